@@ -18,7 +18,7 @@ from typing import Final
 
 from results import add_row, bench_parser, recording
 
-from meshmark.store.record import MODE, Record
+from meshmark.store.record import MODE_SUFFIX, Record
 
 MEASUREMENTS: Final[dict[str, tuple[str, ...]]] = {
     "triad": ("bandwidth", "--kernel", "triad", "--threads", "all", "--footprint", "512MiB", "--pages", "thp"),
@@ -37,7 +37,7 @@ def measured(argv: Sequence[str], budget: str) -> list[Record]:
         text=True,
     )
     records = [Record.from_json(json.loads(line)) for line in completed.stdout.splitlines()]
-    return [r for r in records if r.interval and not r.metric.endswith(MODE)]
+    return [r for r in records if r.interval and not r.metric.endswith(MODE_SUFFIX)]
 
 
 def holds(interval: tuple[float, float] | None, value: float) -> bool:

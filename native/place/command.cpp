@@ -20,7 +20,7 @@ pid_t read_pid(const std::string& text) {
   return static_cast<pid_t>(pid);
 }
 
-UsageError with_dashes(const UsageError& error, const std::string& usage) {
+UsageError with_dashes_hint(const UsageError& error, const std::string& usage) {
   const std::string message = error.what();
   if (message.find("not expected") == std::string::npos) return error;
   return {error.field, message + "; words that begin with a dash, and commands, must follow --", usage};

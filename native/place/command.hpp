@@ -18,7 +18,7 @@ pid_t read_pid(const std::string& text);
 
 /// Returns the error of a command line without `--`. If the error is about unexpected words, its message says where
 /// these words have to be.
-UsageError with_dashes(const UsageError& error, const std::string& usage);
+UsageError with_dashes_hint(const UsageError& error, const std::string& usage);
 
 std::string variable(const char* name);  ///< value of an environment variable; "" if it is not set
 std::vector<std::pair<std::string, std::string>> environment();

@@ -23,7 +23,7 @@ extern "C" {
 /**
  * Marks the whole pages in [addr, addr + bytes): each moves to the node of the thread that touches it next, once.
  *
- * The function removes the access to the pages (mprotect); a handler of SIGSEGV moves them and restores the access. One
+ * The function removes access to the pages (mprotect); a SIGSEGV handler moves them and restores access. One
  * touch moves a page, or 2 MiB where the kernel created huge pages. A handler that was installed before receives every
  * fault that this library did not cause. A program that installs a handler later must forward the faults of this
  * library, or call this function again. Source: Goglin and Furmento, "Enabling High-Performance Memory Migration for

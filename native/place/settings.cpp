@@ -79,7 +79,8 @@ struct Layer {
   std::optional<SlotKind> kind;
 };
 
-/// Reads bind, slots, memory and pages of a table; `profiles`: it may also contain the table `profile`.
+/// Reads the settings of a table. `settings`: it may contain bind, slots, memory and pages; `profiles`: it may contain
+/// the table `profile`.
 Layer layer_of(const std::string& file, const std::string& prefix, const toml::table& table, bool settings,
                bool profiles) {
   Layer layer;

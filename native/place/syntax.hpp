@@ -1,6 +1,6 @@
 #pragma once
 /// One layout in the syntaxes of many launchers. Numbers are absolute, except for launchers that count relative to the
-/// cgroup; then `allowed` translates.
+/// cgroup: their numbers count the CPUs of Machine::group or Machine::allowed.
 #include <optional>
 #include <string>
 #include <utility>

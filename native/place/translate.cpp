@@ -92,7 +92,7 @@ int translate_verb(int argc, char** argv) {
     if (!app.read(static_cast<int>(dashes - argv), argv, "translate")) return 0;
   } catch (const UsageError& error) {
     if (dashes != argv + argc) throw;
-    throw with_dashes(error, "meshmark translate --from " + from + " [OPTIONS] -- TEXT");
+    throw with_dashes_hint(error, "meshmark translate --from " + from + " [OPTIONS] -- TEXT");
   }
   if (behind_dashes) {
     if (!text.empty()) throw UsageError("TEXT", "found " + quote(text) + " and more after --", "one of the two");

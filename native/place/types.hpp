@@ -61,7 +61,7 @@ struct Placement {
 /// The request would fit, but other jobs hold the CPUs: `--wait` may help. Exit status 1.
 struct Busy : Failure {
   explicit Busy(const std::string& message)
-      : Failure(message, "--wait waits for it; meshmark slots shows who holds what") {}
+      : Failure(message, "--wait waits until enough CPUs are free; meshmark slots shows which jobs hold which CPUs") {}
 };
 
 /// Where memory goes. The `nodes` of weighted interleave have weights at the same positions.

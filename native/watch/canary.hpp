@@ -47,9 +47,10 @@ class LoadedCurve {
   std::vector<double> traffic_, low_, middle_, high_;
 };
 
-/// Measures the curve of every node: all its CPUs but one read its memory at `steps` equally spaced rates, and the
-/// canary walks on the remaining CPU. Returns the file that `--canary` reads: `nodes`, with the points by node number,
-/// and `tells`, whether traffic shows in its curve. Takes about `seconds` per step and node.
+/// Measures the curve of every node: all its CPUs but one read its memory at `steps` + 1 equally spaced rates, from 0
+/// to the maximum, and the canary walks on the remaining CPU. Returns the content of the file that `--canary` reads: by
+/// node number, the points (`nodes`), and whether traffic shows in the curve (`tells`). Takes about `seconds` per step
+/// and node.
 json calibrate(const Host& host, int steps, double seconds);
 
 }  // namespace mm::watch

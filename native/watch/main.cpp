@@ -48,7 +48,8 @@ int answer(int argc, char** argv) {
   std::string sustained, canary;
   double calibration = 0;
   app.time("--calibrate", calibration,
-           "measure the canary's latency as a function of traffic for this time, print the curve and exit", 1, 3600);
+           "for this time, measure the canary's latency as a function of traffic; then print the curve and exit", 1,
+           3600);
   app.add("--canary", canary, "output of --calibrate, with which the canary estimates traffic").of_file();
   app.add("--attained", sustained, "JSON file with the sustained bandwidths that a survey measured on this machine")
       .of_file();

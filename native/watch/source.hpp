@@ -78,7 +78,8 @@ struct Registration {
   }
 };
 
-/// The increase of a counter per second; unknown for the first value, after a decrease, and for unknown values.
+/// The increase of a counter per second; unknown for the first value, for a value below the previous one, and if this
+/// or the previous value is unknown.
 class Rate {
  public:
   double of(double value, double now) {

@@ -20,8 +20,7 @@ Utilisation::Utilisation(Board& board, const Host& host, const std::string& klas
   if (peak_ == kNone && survey.is_object() && survey.contains("wire") && survey.at("wire").contains(klass))
     peak_by_firmware_ = survey.at("wire").at(klass).get<double>() / static_cast<double>(components);
   if (peak_ == kNone && !surveyed && peak_by_firmware_ != peak_by_firmware_) {
-    board.absent(name, "their peak bandwidth is unknown: no clock is counted, and no survey was made",
-                 "meshmark survey");
+    board.absent(name, "the peak bandwidth is unknown: no clock is counted, and no survey was made", "meshmark survey");
     return;
   }
   describe(board, host, klass, surveyed);

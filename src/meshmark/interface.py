@@ -413,14 +413,14 @@ def watch(
         >>> mm.watch(duration="5s", rate=2).table().where(metric="cpu.busy").to_pandas()
     """
     from meshmark.values.grammar import seconds
-    from meshmark.watch.live import this_host
+    from meshmark.watch.live import sample_this_host
 
     duration_s = seconds("duration", str(duration), 0.01, 86400.0)
     if not 0.01 <= rate <= 100:
         raise UsageError(f"rate: found {rate:g}; allowed: 0.01 to 100 Hz")
     if full_scale not in {"sustained", "theoretical"}:
         raise UsageError(f"full_scale: found '{quoted(full_scale)}'; allowed: sustained, theoretical")
-    live = this_host(rate, duration_s, full_scale=full_scale, canary=canary)
+    live = sample_this_host(rate, duration_s, full_scale=full_scale, canary=canary)
     return Recording(live.header, live.frames(), live)
 
 

@@ -67,8 +67,8 @@ class Preparation:
         return steps
 
 
-DIES_WITH_PARENT = Preparation()
-ENDS_WITH_PARENT = Preparation(at_parent_death=signal.SIGTERM)
+KILLED_WITH_PARENT = Preparation()
+TERMINATED_WITH_PARENT = Preparation(at_parent_death=signal.SIGTERM)
 OUTLIVES_PARENT = Preparation(at_parent_death=None)
 
 
@@ -87,7 +87,7 @@ class Exit:
 
 def start(
     argv: Sequence[str | os.PathLike[str]],
-    preparation: Preparation = DIES_WITH_PARENT,
+    preparation: Preparation = KILLED_WITH_PARENT,
     *,
     pass_fds: Collection[int] = (),
     **options: Any,
@@ -140,7 +140,7 @@ def start(
 
 def run(
     argv: Sequence[str | os.PathLike[str]],
-    preparation: Preparation = DIES_WITH_PARENT,
+    preparation: Preparation = KILLED_WITH_PARENT,
     *,
     timeout_s: float | None = None,
     input: str | bytes | None = None,

@@ -28,7 +28,7 @@ from started import Ended, Place
 from meshmark.load.scenario.journal import JOURNAL, read_run
 from meshmark.measure.runs.journal import read_journal
 from meshmark.measure.runs.plan import SurveyPlan
-from meshmark.store.record import MODE, Record
+from meshmark.store.record import MODE_SUFFIX, Record
 from meshmark.store.run import Absence
 from meshmark.store.session import whole_lines
 from meshmark.store.store import MEASURING, Store
@@ -70,7 +70,7 @@ def stored(place: Place) -> Found:
     rows = store.rows()
     results = Counter((run, r.metric, r.conditions.get("run_mode"), point_of(step, r)) for run, step, r in rows)
     assert not results or max(results.values()) == 1, "a result is there twice"
-    points = [point_of(step, r) for _, step, r in rows if not r.metric.endswith(MODE)]
+    points = [point_of(step, r) for _, step, r in rows if not r.metric.endswith(MODE_SUFFIX)]
     points += [point_of(a.step, a) for a in store.absences()]
     assert not store.broken
     return Counter({**dict.fromkeys(points, 1), "runs": len({run for run, _, _ in rows})})
@@ -268,7 +268,7 @@ def _printed(place: Place) -> Found:
     out, err = ((place.folder / f"{place.log}.{place.started}.{kind}").read_text() for kind in ("out", "err"))
     assert not (place.folder / "data").exists()
     records = [json.loads(x) for x in out.splitlines()]
-    kernels = [r["conditions"]["kernel"] for r in records if not r["metric"].endswith(MODE)]
+    kernels = [r["conditions"]["kernel"] for r in records if not r["metric"].endswith(MODE_SUFFIX)]
     assert len(kernels) + 2 * err.count("absent: ") == 16
     return Counter(set(kernels))
 

@@ -55,7 +55,7 @@ TEST(Square, ThatIsPositiveDefiniteHasACholeskyFactor) {
     Square a = search::squared(symmetric(n, random));
     for (std::size_t i = 0; i < n; ++i) a.row(i)[i] += 0.5;
     Square r = a;
-    ASSERT_TRUE(search::factors(r)) << n;
+    ASSERT_TRUE(search::has_cholesky(r)) << n;
     for (std::size_t i = 0; i < n; ++i)
       for (std::size_t j = i; j < n; ++j) {
         double sum = 0;
@@ -72,10 +72,10 @@ TEST(Square, ThatIsNotPositiveDefiniteHasNone) {
         Square a{n, Doubles(n * n, 0)};
         for (std::size_t i = 0; i < n; ++i) a.row(i)[i] = 2;
         a.row(at)[at] = value;
-        EXPECT_FALSE(search::factors(a)) << n << " " << at << " " << value;
+        EXPECT_FALSE(search::has_cholesky(a)) << n << " " << at << " " << value;
       }
   Square a{2, {1, 2, 2, 3}};  // the diagonal alone does not tell
-  EXPECT_FALSE(search::factors(a));
+  EXPECT_FALSE(search::has_cholesky(a));
 }
 
 // ---------------------------------------------------------------- tori

@@ -44,7 +44,7 @@ TEST(StoreDiagnosis, FourEqualRatesAreNotOrdinaryStores) {
 
 TEST(StoreDiagnosis, RatesAboveThoseOfOrdinaryStoresAreEvidence) {
   EXPECT_EQ(diagnose_stores(reported(47, 47, 47, 47), kOurs).reason,
-            "the ratio, and higher rates than with ordinary stores");
+            "the ratio matches, and the rates exceed what ordinary stores reach here");
   const auto contradiction = diagnose_stores(reported(40, 40, 45, 45), kOurs);
   EXPECT_EQ(contradiction.verdict, "cannot tell");
   EXPECT_NE(contradiction.reason.find("exceed"), std::string::npos);

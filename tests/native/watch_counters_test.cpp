@@ -90,7 +90,7 @@ source = "made up"
   };
   for (const auto& [text, said] :
        {std::pair{with("device =", "devices ="), "f: pmu[0].devices: is unknown"},
-        {with("\"made up\"", "3"), "f: pmu[0].source: must be a text that is not empty"},
+        {with("\"made up\"", "3"), "f: pmu[0].source: must be a non-empty string"},
         {with("reads = 1.5", "writes = 1"),
          "f: pmu[0].metric[0].sum: names 'writes', which is not an event of this PMU"},
         {with("memory.read", "cpu.read"), "f: pmu[0].metric[0].name: found 'cpu.read'; it must start with 'memory.'"},

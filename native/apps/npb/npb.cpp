@@ -179,7 +179,7 @@ void measure_npb(Run& run) {
     return std::find(words.begin(), words.end(), word) != words.end();
   };
   const auto is_requested = [&](const Problem& p) {
-    return contains(classes, p.class_name) && run.asks("kernel", {p.kernel});
+    return contains(classes, p.class_name) && run.selects("kernel", {p.kernel});
   };
   for (const Problem& p : problems())
     if (is_requested(p) && contains(kernels, p.kernel) && !p.fits(world.size()))

@@ -274,7 +274,7 @@ std::vector<std::string> Run::choices(std::string_view name) const {
   return all;
 }
 
-bool Run::asks(std::string_view name, std::initializer_list<std::string_view> any) const {
+bool Run::selects(std::string_view name, std::initializer_list<std::string_view> any) const {
   const std::vector<std::string> words = choices(name);
   return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
     return word == "all" || std::find(any.begin(), any.end(), word) != any.end();

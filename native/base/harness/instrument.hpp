@@ -122,7 +122,7 @@ class Run {
   std::optional<std::size_t> memory_bytes() const;
   std::vector<std::string> choices(std::string_view name) const;
   /// Returns whether a parameter of kind choices contains "all" or one of these values.
-  bool asks(std::string_view name, std::initializer_list<std::string_view> any) const;
+  bool selects(std::string_view name, std::initializer_list<std::string_view> any) const;
   /// Returns a parameter of Kind::integers. "all" stands for `all`, which the instrument supplies.
   std::vector<int> integers(std::string_view name, int all) const;
   /// Returns a parameter of Kind::integers that counts threads or processes. Throws UsageError if a value exceeds the
@@ -219,7 +219,7 @@ std::uint64_t iterations_for(double target_s, const std::function<double(std::ui
 void time_batches(Point& point, double target_s, const std::function<double(std::uint64_t)>& batch_s,
                   const std::function<Values(double n, double took_s)>& values, std::uint64_t start = 1);
 
-/// Prevents the compiler from removing the computation of a value, without storing the value.
+/// Prevents the compiler from removing the computation of a value. This may require storing the value in memory.
 template <class T>
 inline void keep(const T& value) {
   asm volatile("" : : "g"(&value) : "memory");

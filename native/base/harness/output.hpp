@@ -7,8 +7,8 @@ namespace mm {
 /// Writes the whole text, even if signals interrupt it. Returns false and sets errno on failure.
 bool write_all(int file, std::string_view text);
 
-/// Writes one line of JSON to standard output in one call, so that killing the process does not mix two lines. Throws
-/// Failure if writing fails (disk full, pipe closed).
+/// Writes one line of JSON to standard output in one call, so that killing the process does not leave half a line,
+/// which the next line would continue. Throws Failure if writing fails (disk full, pipe closed).
 void emit(const json& line);
 
 /// Makes `emit` write nothing: only one process of a job prints.

@@ -58,8 +58,8 @@ const mm::Description kBandwidth{
                    mm::choices("mode", "threads of one process, or processes with their own memory", "threads",
                                {"threads", "processes"}),
                    {"diagnose",
-                    "net rates of another binary, copy=21.4GB,scale=…,add=…,triad=… (per second), whose kernels are "
-                    "measured too: did it use streaming stores?",
+                    "net rates of another binary, copy=21.4GB,scale=…,add=…,triad=… (per second): determines whether "
+                    "it used streaming stores; these kernels are measured, too",
                     "", mm::Kind::text, ""}},
     .metrics = {{"bandwidth_net", "bytes of all operands over time, counted as in STREAM", "B/s", mm::Better::higher},
                 {"bandwidth_gross", "the same plus the lines that ordinary stores read first", "B/s",
@@ -192,7 +192,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const StreamSetup& 
       job->function = form->function;
       progress->passes = mm::iterations_for(kBurst_s, [&](std::uint64_t passes) { return workers.work(*job, passes); });
     }
-    if (job->fills()) workers.fill(*job);
+    if (job->reads_a()) workers.fill(*job);
     if (needs_warm_up) workers.work(*job, kernel == mm::StreamKernel::update ? 2 : 1);
   };
   p.burst = [=] {

@@ -13,7 +13,7 @@ using mm::json;
 
 constexpr double kBurst_s = 3e-3;
 constexpr std::size_t kRingLines = 256;  // 16 KiB: stays in the owner's first-level cache
-constexpr std::size_t kPart = 1 << 16;   // bytes of the arena, per pair
+constexpr std::size_t kPart = 1 << 16;   // bytes of the arena, per pair and state
 
 const mm::Description kLines{
     .name = "lines",
@@ -111,7 +111,7 @@ mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, boo
 
 /// Returns whose node is the home of a line that two CPUs exchange: "from", "to" or "other"; "" if both CPUs are on one
 /// node.
-std::string home_of(int from, int to, int home) {
+std::string home_relation(int from, int to, int home) {
   const int a = mm::topology().cpu(from).node, b = mm::topology().cpu(to).node;
   return a == b ? "" : home == a ? "from" : home == b ? "to" : "other";
 }
@@ -127,7 +127,8 @@ void measure(mm::Run& run) {
     std::vector<mm::Point> points;
     for (const mm::Pages pages : run.pages())
       for (int home : nodes.empty() ? std::vector<int>{mm::topology().cpu(from).node} : nodes) {
-        // Every pair and state has a separate page, because the page determines the home node of a line.
+        // Every pair and state has a separate part of an arena on the home node, because the page of a line determines
+        // its home node.
         const auto arena = run.arena(kPart * cpus.size() * states.size(), pages, home, from, "line_latency",
                                      {{"from_cpu", from}, {"home_node", home}, {"pages", mm::name(pages)}});
         if (!arena) continue;
@@ -144,7 +145,7 @@ void measure(mm::Run& run) {
             p.conditions = {{"from_cpu", from},  {"to_cpu", to},
                             {"state", state},    {"trip", state == "swap" ? "one_way" : "round"},
                             {"home_node", home}, {"pages", mm::name(arena->request().pages)}};
-            if (const std::string relation = home_of(from, to, home); !relation.empty())
+            if (const std::string relation = home_relation(from, to, home); !relation.empty())
               p.conditions["home"] = relation;
             p.metrics = {"line_latency"};
             p.team = team;

@@ -128,13 +128,13 @@ void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
                int pause, double read_share) {
   const auto team = run.team({g->order.begin(), g->order.begin() + threads});
   auto loads = std::make_shared<std::uint64_t>(0);
-  struct Got {
+  struct PacedSample {
     double latency, lines, took;
   };
   const auto work = [=](std::uint64_t n) {
     std::atomic<bool> stop{false};
     std::atomic<std::uint64_t> lines{0};
-    Got sample{};
+    PacedSample sample{};
     team->run([&](int rank) {
       if (rank != 0) {
         const auto& arena = g->arenas[static_cast<std::size_t>(rank)];
@@ -163,7 +163,7 @@ void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
     if (*loads == 0) *loads = mm::iterations_for(kBurst_s, [=](std::uint64_t n) { return work(n).took; }, 1024);
   };
   p.burst = [=] {
-    const Got sample = work(*loads);
+    const PacedSample sample = work(*loads);
     return mm::Values{sample.latency, 64.0 * (sample.lines + static_cast<double>(*loads)) / sample.took};
   };
   points.push_back(std::move(p));

@@ -20,9 +20,10 @@ struct MemoryLevel {
 /// Returns the levels, from small to large.
 ///
 /// A curve need not begin in the first cache, since a budget may end before small footprints are measured: levels are
-/// counted from the smallest cache that holds the first footprint. The last level is memory if it reaches beyond every
-/// cache, and either the curve ends on it or only misses of the TLB raise the end of the curve: then the curve ends
-/// below 2.5 times its latency. Level 1 is never memory: a curve without a step does not show where its loads end.
+/// counted from the smallest cache that holds the first footprint. The last level is memory if it extends beyond every
+/// cache and the curve hardly rises after it: the curve either ends on this level, or ends below 2.5 times the latency
+/// of this level, as if only misses of the TLB raised it. Level 1 is never memory: a curve without a step does not show
+/// which level serves the loads.
 ///
 /// @param footprints in bytes, ascending
 /// @param latencies in s, one per footprint

@@ -9,8 +9,9 @@
 namespace mm {
 namespace {
 
-constexpr double kReported = 0.01;  // half the uncertainty of a reported ratio: STREAM prints the best of several runs
-constexpr double kExcess = 1.05;    // factor by which another run may exceed our rate with ordinary stores by chance
+// Relative uncertainty of a reported rate, half that of a ratio: STREAM prints the best of several runs.
+constexpr double kReported = 0.01;
+constexpr double kExcess = 1.05;  // factor by which another run may exceed our rate with ordinary stores by chance
 
 /// Returns the geometric mean, with bounds, of the kernels that both maps contain; nullopt if there is no such kernel,
 /// or no interval.
@@ -45,7 +46,7 @@ bool overlap(const StoreRatio& a, const StoreRatio& b) { return a.low <= b.high 
 
 StoreDiagnosis diagnose_stores(const std::map<std::string, double>& reported, const StoreRates& ours) {
   StoreDiagnosis diagnosis{"cannot tell", "", {}, {}, {}};
-  const auto doubt = [&](const std::string& reason) {
+  const auto with_reason = [&](const std::string& reason) {
     diagnosis.reason = reason;
     return diagnosis;
   };
@@ -56,26 +57,31 @@ StoreDiagnosis diagnose_stores(const std::map<std::string, double>& reported, co
     if (ours.ordinary.contains(kernel) && ours.streaming.contains(kernel)) common[kernel] = rate;
   }
   const auto full_ratio = ratio(rates, reported);
-  if (!full_ratio) return doubt("needs the rates of copy or scale, and of add or triad");
+  if (!full_ratio) return with_reason("needs the rates of copy or scale, and of add or triad");
   diagnosis.other = *full_ratio;
-  if (!ours.flags.empty()) return doubt("our own rates are flagged: " + joined({ours.flags.begin(), ours.flags.end()}));
+  if (!ours.flags.empty())
+    return with_reason("our own rates are flagged: " + joined({ours.flags.begin(), ours.flags.end()}));
   const auto common_ratio = ratio(rates, common);
-  if (!common_ratio) return doubt("our own rates lack copy and scale, or add and triad: a larger --budget");
+  if (!common_ratio)
+    return with_reason("our own rates lack both copy and scale, or both add and triad: increase --budget");
   diagnosis.other = *common_ratio;
   const auto ordinary = ratio(ours.ordinary, common), streaming = ratio(ours.streaming, common);
-  if (!ordinary || !streaming) return doubt("too few samples of our own rates for an interval");
+  if (!ordinary || !streaming) return with_reason("too few samples of our own rates for an interval");
   diagnosis.ordinary = *ordinary;
   diagnosis.streaming = *streaming;
-  if (overlap(*ordinary, *streaming)) return doubt("our own rates show no difference between the kinds of stores");
+  if (overlap(*ordinary, *streaming))
+    return with_reason("our own rates show no difference between the kinds of stores");
   const bool like_ordinary = overlap(*common_ratio, *ordinary), like_streaming = overlap(*common_ratio, *streaming);
   bool exceeds = false;
   for (const auto& [kernel, rate] : common) exceeds = exceeds || rate > kExcess * ours.ordinary.at(kernel).high;
-  if (like_ordinary && like_streaming) return doubt("the reported ratio is between the ratios of both kinds of stores");
-  if (!like_ordinary && !like_streaming) return doubt("the reported ratio is that of neither kind of stores");
+  if (like_ordinary && like_streaming)
+    return with_reason("the reported ratio is between the ratios of both kinds of stores");
+  if (!like_ordinary && !like_streaming) return with_reason("the reported ratio is that of neither kind of stores");
   if (like_ordinary && exceeds)
-    return doubt("the ratio is that of ordinary stores, but the rates exceed what they reach here");
+    return with_reason("the ratio is that of ordinary stores, but the rates exceed what they reach here");
   diagnosis.verdict = like_ordinary ? "ordinary stores" : "streaming stores";
-  return doubt(exceeds ? "the ratio, and higher rates than with ordinary stores" : "the ratio");
+  return with_reason(exceeds ? "the ratio matches, and the rates exceed what ordinary stores reach here"
+                             : "the ratio matches");
 }
 
 StoreDiagnosis common_diagnosis(const std::vector<StoreDiagnosis>& each) {

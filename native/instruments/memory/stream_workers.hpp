@@ -41,7 +41,7 @@ struct StreamTask {
 
   double run(const StreamArrays& p, std::uint64_t passes) const;
   /// Returns whether the result depends on the previous content of a; the other kernels overwrite it.
-  bool fills() const { return kernel == StreamKernel::read || kernel == StreamKernel::update; }
+  bool reads_a() const { return kernel == StreamKernel::read || kernel == StreamKernel::update; }
   /// Returns whether the arrays have the expected values after `passes`; `sum` is the return value of the last pass.
   bool correct(const StreamArrays& p, std::uint64_t passes, double sum) const;
 };

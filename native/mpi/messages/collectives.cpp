@@ -327,7 +327,7 @@ void reduces(const Run& run, CaseBatch& batch, std::size_t bytes) {
 void allreduces(const Run& run, CaseBatch& batch, std::size_t bytes) {
   const std::size_t words = words_of(run, bytes);
   const auto add = [&](const char* name, const auto& make, double vectors = 3) {
-    if (!run.asks("algorithm", {name})) return;
+    if (!run.selects("algorithm", {name})) return;
     batch.add(make_case("allreduce", name, bytes), vectors * static_cast<double>(bytes),
               [&] { return sum_case("allreduce", name, bytes, make()); });
   };

@@ -173,7 +173,7 @@ void measure_defects(Run& run) {
     run.report(point, "wrong_words", {wrong}, conditions, {}, start, wall_s() - start_s);
     run.finish(point, conditions);
   };
-  if (run.asks("trial", {"window"}))
+  if (run.selects("trial", {"window"}))
     for (const int words : run.integers("words", 65536))
       for (const int beyond : run.integers("beyond", 8))
         for (const bool put : {true, false})
@@ -181,7 +181,7 @@ void measure_defects(Run& run) {
             return window_trial(static_cast<std::size_t>(words), static_cast<std::size_t>(beyond), put, ++tag);
           });
   for (const std::string trial : {"caf_scalar", "caf_element", "caf_event"}) {
-    if (!run.asks("trial", {trial})) continue;
+    if (!run.selects("trial", {trial})) continue;
     const char* const protocol = trial == "caf_event" ? "post" : "put";
     for (const int elements : trial == "caf_scalar" ? std::vector{1} : run.integers("elements", 6))
       report({{"trial", trial}, {"protocol", protocol}, {"words", 1}, {"elements", elements}},

@@ -20,7 +20,7 @@ std::vector<std::string> halo_choices() {
 std::vector<HaloProtocol> requested_halos(Run& run, const std::string& metric) {
   std::vector<HaloProtocol> protocols;
   for (const HaloProtocol& p : all_halos()) {
-    if (!run.asks("protocol", {p.paradigm, p.name})) continue;
+    if (!run.selects("protocol", {p.paradigm, p.name})) continue;
     if (p.make)
       protocols.push_back(p);
     else

@@ -68,7 +68,8 @@ struct CpuUnit {
   bool used = false;
 };
 
-/// Places tasks one after the other. Greedy: groups have equal sizes, so any container that fits one is suitable.
+/// Places tasks one after the other. Greedy: groups have equal sizes, so any container with room for a group is
+/// suitable.
 class TaskPlacer {
  public:
   TaskPlacer(const Machine& machine, const Affinity& affinity, const Occupancy& taken) : affinity_(affinity) {
@@ -139,8 +140,8 @@ class TaskPlacer {
  private:
   bool scope(const char* name) const { return affinity_.exclusive_scope.find(name) != std::string::npos; }
 
-  // Returns whether the unit is free and not in a container that exclusiveness closes to the job's earlier tasks, or to
-  // the task's other groups.
+  // Returns whether the unit is free and its container is not closed by exclusiveness: `injob` closes the containers of
+  // the job's earlier tasks, `intask` the containers of the task's other groups.
   bool open(const CpuUnit& unit, const std::vector<std::size_t>& task, const std::set<std::size_t>& earlier) const {
     if (unit.used) return false;
     const auto together = [&](std::size_t u) {

@@ -1,5 +1,5 @@
-/// meshmark-place migrate: moves the pages of a running program page by page, so that each page that stays has a
-/// reason.
+/// meshmark-place migrate: moves the pages of a running program page by page, so that the reason is known for each page
+/// that stays.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -376,7 +376,7 @@ void print(const ProcessMigration& out) {
               in_mib(out.total).c_str(), out.seconds,
               static_cast<double>(out.moved) / 1e6 / std::max(out.seconds, 1e-9));
   for (const auto& [reason, bytes] : out.left)
-    std::printf("  %s MiB did not: %s\n", in_mib(bytes).c_str(), remedies().at(reason).c_str());
+    std::printf("  %s MiB not moved: %s\n", in_mib(bytes).c_str(), remedies().at(reason).c_str());
   std::set<int> nodes;
   for (const auto* count : {&out.before, &out.after})
     for (const auto& [node, bytes] : *count) nodes.insert(node);

@@ -181,8 +181,9 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     errno = error;
     return;
   }
-  // Not marked: another thread has opened it, so a retry succeeds; or the fault is real. A thread that is late again
-  // after the next call of mm_next_touch is merely late.
+  // Not marked: either another thread has opened it, so a retry succeeds, or the fault is real. Repeated faults at an
+  // address count as real only if mm_next_touch was not called in between: after a call, another thread may have opened
+  // the memory again.
   const unsigned long call_now = calls.load();
   times = last == at && last_call == call_now ? times + 1 : 1;
   last = at;

@@ -65,7 +65,7 @@ std::optional<Reservation> reservation_of(pid_t process) {
 
 int placed_verb(int argc, char** argv) {
   Arguments app{
-      "Show where all threads of a running program and its pages are, and whether they are where they should be.\n"
+      "Show where the threads and pages of a running program are, and whether they are where they should be.\n"
       "Exit status 0: the placement held, or none was expected; 1: it did not hold.\n\n"
       "example: meshmark placed 4711 --cpus 0-3 --nodes 0",
       "meshmark placed"};
@@ -75,9 +75,9 @@ int placed_verb(int argc, char** argv) {
   app.add("PID", pid_text, "the process whose tree to observe").required();
   app.time("--duration", watch_s, "observe for this time [1s]", 0, 1e6);
   app.time("--interval", gap_s, "interval of samples [1ms, growing to 100ms]", 1e-9);
-  app.add("--cpus", cpus, "CPUs that every thread should be allowed [its reservation]");
+  app.add("--cpus", cpus, "CPUs that every thread should be allowed to use [the CPUs of its reservation]");
   app.add("--nodes", nodes, "memory nodes where its pages should be");
-  app.flag("--each", each, "each rank or thread has one CPU of --cpus, not shared with another");
+  app.flag("--each", each, "each rank or thread has its own CPU of --cpus, or its own part of the reservation");
   app.flag("--json", as_json, "print one JSON object");
   if (!app.read(argc, argv, "placed")) return 0;
   const pid_t process = read_pid(pid_text);

@@ -52,9 +52,9 @@ Watch::Watch(const Folder& folder) : fd_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
   if (fd_) inotify_add_watch(fd_.get(), folder.path.c_str(), IN_CLOSE_WRITE | IN_DELETE | IN_ONLYDIR);
 }
 
-void Watch::wait(double most_s) {
+void Watch::wait(double max_s) {
   pollfd ready{fd_.get(), POLLIN, 0};
-  const double pause_s = std::min(most_s, pause_s_);
+  const double pause_s = std::min(max_s, pause_s_);
   if (poll(&ready, fd_ ? 1 : 0, static_cast<int>(std::ceil(1e3 * pause_s))) == 1) {
     char events[4096];
     while (read(fd_.get(), events, sizeof events) > 0) {}

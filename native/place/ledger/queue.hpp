@@ -18,7 +18,7 @@ bool first_in_line(const Folder& folder, const std::string& mine);
 class Watch {
  public:
   explicit Watch(const Folder& folder);
-  void wait(double most_s);
+  void wait(double max_s);
 
  private:
   Fd fd_;

@@ -9,8 +9,9 @@ namespace mm::place::observe {
 
 namespace {
 
-constexpr double kDuty = 0.02;             // maximum share of time for walks
-constexpr std::uint64_t kSmall = 1 << 20;  // B on another node up to which only bound memory counts as misplaced
+constexpr double kDuty = 0.02;  // maximum share of time for walks
+// B on other nodes; up to this size, pages count as misplaced only with strict_memory.
+constexpr std::uint64_t kSmall = 1 << 20;
 
 }  // namespace
 

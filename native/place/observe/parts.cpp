@@ -9,11 +9,14 @@ namespace mm::place::observe {
 
 namespace {
 
-constexpr double kWindowS =
-    0.1;                        // window for comparing CPU time, which the Linux kernel updates in ticks of 1 to 10 ms
-constexpr double kBusy = 0.25;  // share of the time that other programs left, in which a thread or its neighbours ran
-constexpr double kJudged = 0.04;  // share of a window in which they ran at least; less does not show what they would do
-constexpr double kIdle = 0.05;    // maximum share of a window in which an empty part's units ran
+// Window for comparing CPU time, which the Linux kernel updates in ticks of 1 to 10 ms.
+constexpr double kWindowS = 0.1;
+// Minimum share of the time left by other programs in which a thread ran or waited for its neighbours.
+constexpr double kBusy = 0.25;
+// Minimum share of a window in which it did so; less does not show what it would do.
+constexpr double kJudged = 0.04;
+// A part whose threads together ran for less than this share of a window counts as empty.
+constexpr double kIdle = 0.05;
 
 }  // namespace
 
@@ -36,11 +39,11 @@ SharedPartDetector::SharedPartDetector(Context& context) : context_(context) {
 }
 
 void SharedPartDetector::update(std::map<pid_t, ObservedProcess>& living, double now) {
-  if (now - window_s_ >= kWindowS) close_window(living, now);
+  if (now - window_begin_s_ >= kWindowS) close_window(living, now);
 }
 
 void SharedPartDetector::close_window(std::map<pid_t, ObservedProcess>& living, double now) {
-  const double length = now - window_s_;
+  const double length = now - window_begin_s_;
   context_.update_offline();
   struct PlacedUnit {
     std::vector<ObservedThread*> threads;
@@ -83,7 +86,7 @@ void SharedPartDetector::close_window(std::map<pid_t, ObservedProcess>& living, 
     processes[share.process].label = share.thread->last.command + ' ' + std::to_string(share.process);
     threads[share.id].label = share.thread->last.command + ' ' + std::to_string(share.id);
   }
-  window_s_ = now;
+  window_begin_s_ = now;
   std::map<pid_t, PlacedUnit>& units = processes.size() > 1 ? processes : threads;
   const auto empty = std::find_if(used.begin(), used.end(), [](double u) { return u < kIdle; });
   if (empty == used.end()) return;

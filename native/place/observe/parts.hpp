@@ -23,8 +23,8 @@ class SharedPartDetector {
   void close_window(std::map<pid_t, ObservedProcess>& living, double now);
 
   Context& context_;
-  std::vector<Room> rooms_;  // only if every unit has a separate part
-  double window_s_ = 0;      // start of the window
+  std::vector<Room> rooms_;    // only if every unit has a separate part
+  double window_begin_s_ = 0;  // start of the window
 };
 
 }  // namespace mm::place::observe

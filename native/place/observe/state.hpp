@@ -26,7 +26,7 @@ struct ObservedThread {
   std::uint64_t ran_ns = 0, waited_ns = 0;
   std::uint64_t window_ran = 0, window_waited = 0;  ///< the same at the start of the window
   std::set<int> ran_on, outside;
-  long long moves = 0, migrations = -1, balanced_pages = 0;
+  long long migrations = -1, balanced_pages = 0;
   std::string mask;
   std::vector<int> allowed;
   std::vector<int> unexpected;                            ///< the last unexpected mask

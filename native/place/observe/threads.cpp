@@ -122,7 +122,7 @@ void ThreadSampler::sample(ObservedProcess& process, ObservedThread& thread) {
                       static_cast<double>(stat->started) / context_.tick_rate >
                   context_.elapsed() + 0.5;
   const bool ran_now = !thread.ended && (stat->state == 'R' || (!first && ran != thread.ran_ns));
-  // The last CPU of a sleeping thread may precede its binding.
+  // A sleeping thread may last have run before it was bound.
   if (ran_now || std::binary_search(thread.allowed.begin(), thread.allowed.end(), stat->cpu)) {
     thread.ran_on.insert(stat->cpu);
     if (ran_now && !context_.expected.cpus.empty() &&
@@ -132,7 +132,6 @@ void ThreadSampler::sample(ObservedProcess& process, ObservedThread& thread) {
     }
   }
   const bool moved = !first && stat->cpu != thread.last.cpu;
-  thread.moves += moved;
   if (moved || thread.ended || thread.samples % 8 < 2) sample_sched(process, thread);
   ++thread.samples;
   thread.last = *stat;
@@ -151,9 +150,7 @@ void ThreadSampler::sample_sched(ObservedProcess& process, ObservedThread& threa
   thread.migrations = std::max(thread.migrations, value("se.nr_migrations"));
   thread.balanced_pages = std::max(thread.balanced_pages, value("numa_pages_migrated"));
   if (text.empty() && ::access("/proc/self/sched", F_OK) != 0)
-    context_.absent.insert(
-        "migrations counted by the Linux kernel: it has no /proc/PID/sched (CONFIG_SCHED_DEBUG); changes of the "
-        "CPU between two samples are reported instead, which are fewer");
+    context_.absent.insert("migrations of threads: this Linux kernel has no /proc/PID/sched (CONFIG_SCHED_DEBUG)");
 }
 
 }  // namespace mm::place::observe

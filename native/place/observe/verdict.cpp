@@ -19,11 +19,11 @@ constexpr double kDoubledS = 0.2;  // two units must share a part for at least t
 Verdict::Verdict(const Context& context, std::vector<const ObservedProcess*> all)
     : context_(context), all_(std::move(all)), masks_(narrowed_masks()) {}
 
-// An unexpected mask counts if it occurred in two samples, after an expected one, or in a process other than the root,
-// which may be sampled just before it binds itself.
+// An unexpected mask counts if it occurred in at least two samples. A single sample suffices after an expected mask, or
+// in a process other than the root: the root may be sampled just before it binds itself.
 //
-// A transient mask does not count: hwloc, and with it mpirun, hydra and other launchers, binds itself to every CPU for
-// a moment to query it.
+// A transient mask does not count: hwloc, and so mpirun, hydra and other launchers that use it, binds itself briefly to
+// each CPU in turn, to query that CPU.
 bool Verdict::mask_counts(const ObservedProcess& process, const ObservedThread& thread) const {
   if (thread.transient && !thread.unexpected_now) return false;
   return thread.unexpected_samples > 1 ||

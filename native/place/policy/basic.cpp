@@ -46,8 +46,8 @@ Picked pack(const View& view, const std::vector<Index>& among) {
   const bool fits_one = view.slots_needed() <= largest;
   std::string socket_names;
   while (pick.slots.size() < view.slots_needed()) {
-    // Use the fullest socket that has room for the rest. If no socket has, a job too large for any one uses the
-    // emptiest.
+    // Use the fullest socket that has room for the rest. If there is none, use the emptiest socket, but only for a job
+    // that is too large for any socket.
     const Index needed = view.slots_needed() - pick.slots.size();
     int fitting = -1, emptiest = -1;
     for (const auto& [package, free] : sockets) {

@@ -9,16 +9,17 @@ namespace mm::place::policy {
 
 Picked compact(const View& view, const std::vector<Index>& among, double effort) {
   Classes classes(view, among);
-  if (view.request.max_hops) classes.drop_taken();  // many small problems; only a whole grid needs the gaps
+  // A hop limit yields many small problems; classes without free slots only help to recognize a whole grid.
+  if (view.request.max_hops) classes.drop_taken();
   const Index count = classes.first.size();
   const auto n = static_cast<std::int64_t>(view.slots_needed());
   if (static_cast<std::int64_t>(free_of(view, among).size()) < n) return {};
   if (n == 1) return any(view, among);
 
   // Encodes the distance of nodes and, as a tie-breaker, the level in one integer. Distances from firmware are
-  // integers; measured ones are scaled to 63 bits.
-  const std::int64_t pairs = n * (n - 1) / 2, levels = 3 * pairs + 1;
-  const auto max = std::min<double>(0x1p40, 0x1p60 / static_cast<double>(pairs) / static_cast<double>(levels));
+  // integers; measured ones are scaled so that the total cost fits in 63 bits.
+  const std::int64_t pairs = n * (n - 1) / 2, level_base = 3 * pairs + 1;
+  const auto max = std::min<double>(0x1p40, 0x1p60 / static_cast<double>(pairs) / static_cast<double>(level_base));
   const auto distance_of = [&](Index a, Index b) {  // distance of two classes, or of two slots of one class
     return a != b || view.request.kind != SlotKind::procs ? view.distance(classes.first[a], classes.first[b]) : 0;
   };
@@ -50,7 +51,7 @@ Picked compact(const View& view, const std::vector<Index>& among, double effort)
       const int level = a != b                                   ? view.level(classes.first[a], classes.first[b])
                         : view.request.kind == SlotKind::threads ? 0
                                                                  : 1;
-      problem.weight[a][b] = std::llround(distance_of(a, b) * scale) * levels + level;
+      problem.weight[a][b] = std::llround(distance_of(a, b) * scale) * level_base + level;
     }
   }
   const Cluster cluster = least_cluster(problem);
@@ -61,8 +62,8 @@ Picked compact(const View& view, const std::vector<Index>& among, double effort)
   pick.cost = cluster.cost;
   pick.floor = cluster.bound;
   pick.optimal = cluster.optimal;
-  const std::int64_t per_level = cluster.bound / levels;  // rounded down, so it remains a bound
-  auto bound = static_cast<double>(per_level);
+  const std::int64_t distance_bound = cluster.bound / level_base;  // rounded down, so it remains a bound
+  auto bound = static_cast<double>(distance_bound);
   if (scale != 2) bound -= 0.5 * static_cast<double>(pairs);  // each distance was rounded
   pick.bound = bound / scale / static_cast<double>(pairs);
   pick.why = cluster.optimal ? "minimum mean distance, proven" : "smallest mean distance found";

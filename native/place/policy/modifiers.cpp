@@ -90,7 +90,7 @@ std::vector<std::vector<Index>> rings(const View& view) {
     for (const Index t : targets)
       for (const auto& [n, share] : view.slots[i].nodes) nearest = std::min(nearest, n == t ? 0 : view.apart(n, t));
     if (!std::isfinite(nearest))
-      throw UsageError("near", "the matrix has no distance for " + view.request.near + " ", "nodes in the matrix");
+      throw UsageError("near", "the matrix has no distance for " + view.request.near, "nodes in the matrix");
     slots_by_distance[nearest].push_back(i);
   }
   std::vector<std::vector<Index>> sets;
@@ -145,7 +145,8 @@ Picked pick_among(const View& view, const std::string& policy, const std::vector
   if (policy == "compact") return compact(view, among, effort);
   if (policy == "scatter") return scatter(view, among);
   if (policy == "sharing") return sharing(view, among);
-  return any(view, among);
+  if (policy == "any") return any(view, among);
+  throw Failure("unexpected policy " + policy);
 }
 
 }  // namespace

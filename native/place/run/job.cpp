@@ -12,7 +12,7 @@ namespace mm::place::job {
 
 namespace {
 
-CommandPlacement wished(const Options& o) {
+CommandPlacement requested_placement(const Options& o) {
   CommandPlacement job;
   Request& request = job.request;
   if (o.each) job.rank = rank_of_environment();
@@ -39,7 +39,7 @@ CommandPlacement wished(const Options& o) {
 }  // namespace
 
 CommandPlacement decide(const Options& o) {
-  CommandPlacement job = wished(o);
+  CommandPlacement job = requested_placement(o);
   job.machine = machine_of("host");
   if (!o.within.empty()) job.request.within = parse_cpu_list("within", o.within, job.machine.allowed);
   if (!o.matrix.empty()) use_matrix(job.machine, o.matrix);

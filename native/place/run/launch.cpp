@@ -16,7 +16,7 @@
 
 namespace mm::place::job {
 
-std::pair<int, std::string> unfit(const std::string& program) {
+std::pair<int, std::string> exec_failure(const std::string& program) {
   std::vector<std::string> places = {program};
   const bool has_folder = program.find('/') != std::string::npos;
   if (!has_folder) {
@@ -47,12 +47,12 @@ int complain(const std::pair<int, std::string>& unfit_command) {
   _exit(status);
 }
 
-bool starts_elsewhere(const std::string& program) {
+bool program_uses_daemon(const std::string& program) {
   static const std::set<std::string> launchers = {"srun", "flux", "jsrun", "aprun", "prun", "bsub", "sbatch", "qsub"};
   return launchers.contains(program.substr(program.rfind('/') + 1));
 }
 
-std::string of_its_kind(const std::string& program, const std::string& form) {
+std::string program_of_library(const std::string& program, const std::string& form) {
   const char* const kind = form == "mpich" ? ".mpich" : form.starts_with("openmpi") ? ".openmpi" : nullptr;
   if (kind == nullptr) return program;
   for (const std::string& folder : split(variable("PATH"), ':')) {

@@ -14,7 +14,7 @@
 
 namespace mm::place::job {
 
-bool by_daemon(const std::string& launcher) { return launcher.starts_with("slurm") || launcher == "flux"; }
+bool form_uses_daemon(const std::string& launcher) { return launcher.starts_with("slurm") || launcher == "flux"; }
 
 namespace {
 
@@ -48,7 +48,8 @@ std::optional<Options> read_options(int argc, char** argv) {
   bool soft = false;
   app.add("--bind", o.bind, "policy and modifiers (meshmark list policies), user, or LSF's affinity[…]");
   app.add("--slots", o.slots, "unit of allocation: procs, cores, threads [cores]");
-  app.add("-n", o.n, "number of slots [1; all of a list; with --each the ranks on this node]").from(1, 65536);
+  app.add("-n", o.n, "number of slots [with --each, the number of ranks on this node; else the length of a list, or 1]")
+      .from(1, 65536);
   app.flag("--each", o.each, "bind each rank or thread to a separate slot, instead of one mask for all");
   app.flag("--openmp", o.openmp, "like --each, with one OpenMP thread per slot");
   app.add("--launcher", o.launcher, "start -n ranks of the command: openmpi, openmpi5, mpich, slurm, slurm-mask, flux");
@@ -73,7 +74,7 @@ std::optional<Options> read_options(int argc, char** argv) {
     if (!app.read(static_cast<int>(dashes - argv), argv, "run")) return std::nullopt;
   } catch (const UsageError& error) {
     if (dashes != argv + argc) throw;
-    throw with_dashes(error, "meshmark run [OPTIONS] -- COMMAND [ARGUMENTS]");
+    throw with_dashes_hint(error, "meshmark run [OPTIONS] -- COMMAND [ARGUMENTS]");
   }
   if (o.command.empty()) throw UsageError("command", "found none", "-- COMMAND [ARGUMENTS] after the options");
   o.recorded = recorded_command(o.command);
@@ -85,7 +86,7 @@ std::optional<Options> read_options(int argc, char** argv) {
   if (o.hard && o.no_claim)
     throw UsageError("hard", "found together with --no-claim, but the cpuset is removed with the reservation",
                      "only one of them");
-  if (o.hard && by_daemon(o.launcher))
+  if (o.hard && form_uses_daemon(o.launcher))
     throw UsageError("hard", "found with --launcher " + o.launcher + ": a daemon starts its ranks outside the cpuset",
                      "in each rank: srun --cpu-bind=none … meshmark run --each --hard …");
   if (o.each && !o.launcher.empty())

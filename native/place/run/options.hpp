@@ -19,7 +19,7 @@ struct Options {
 };
 
 /// Returns whether a daemon starts the ranks of this launcher, so that they do not inherit the launcher's binding.
-bool by_daemon(const std::string& launcher);
+bool form_uses_daemon(const std::string& launcher);
 
 /// Parses the command line. Returns nullopt if the help was printed.
 std::optional<Options> read_options(int argc, char** argv);

@@ -5,7 +5,7 @@ namespace mm::place::job {
 
 /// The rank of this process among the ranks on this node.
 struct Rank {
-  int index = -1, size = 0;  ///< -1: not a rank; 0: the launcher does not report the number
+  int index = -1, size = 0;  ///< index -1: not a rank; size 0: the launcher does not report the number of ranks
   std::string job;           ///< shared by the ranks of one launch
 };
 

@@ -30,7 +30,7 @@ std::vector<std::string> launch_line(const Options& o, const CommandPlacement& j
   if (!job.cpus.empty()) {
     // Ranks that are the launcher's children inherit its binding: it only sees these CPUs, and its memory policy
     // applies to them. Other launchers need explicit options.
-    const bool bound = !by_daemon(o.launcher);
+    const bool bound = !form_uses_daemon(o.launcher);
     Machine visible = job.machine;
     if (bound) visible.allowed = job.cpus;
     if (bound && o.hard) visible.origin = "cpuset";  // the cpuset that it will be in; relative numbers refer to it
@@ -45,7 +45,7 @@ std::vector<std::string> launch_line(const Options& o, const CommandPlacement& j
       launcher.insert(launcher.begin() + 1, node_options.begin(), node_options.end());
     }
   }
-  launcher[0] = of_its_kind(launcher[0], o.launcher);
+  launcher[0] = program_of_library(launcher[0], o.launcher);
   launcher.insert(launcher.end(), o.command.begin(), o.command.end());
   return launcher;
 }
@@ -56,13 +56,14 @@ int run_verb(int argc, char** argv) {
   const auto options = read_options(argc, argv);
   if (!options) return 0;
   const Options& o = *options;
-  if (const auto problem = unfit(o.command[0]); problem.first != 0) return complain(problem);
+  if (const auto problem = exec_failure(o.command[0]); problem.first != 0) return complain(problem);
   std::vector<std::string> launcher;
   if (!o.launcher.empty()) {
     launcher = launcher_words(o.launcher, o.n > 0 ? o.n : 1);
-    if (const auto problem = unfit(launcher[0]); problem.first != 0) return complain(problem);
+    if (const auto problem = exec_failure(launcher[0]); problem.first != 0) return complain(problem);
   }
-  if (const std::string& starter = launcher.empty() ? o.command[0] : launcher[0]; o.strict && starts_elsewhere(starter))
+  if (const std::string& starter = launcher.empty() ? o.command[0] : launcher[0];
+      o.strict && program_uses_daemon(starter))
     throw UsageError(
         "verify",
         "cannot be strict: a daemon starts the ranks of " + starter + ", so they cannot be observed from here",

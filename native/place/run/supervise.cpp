@@ -101,7 +101,7 @@ CommandOutcome supervise(const Options& o, const CommandPlacement& job, pid_t ch
     outcome.report = observer->report();
     std::set<std::string> unobserved;
     for (const ThreadVerdict& thread : outcome.report->threads)
-      if (starts_elsewhere(thread.command)) unobserved.insert(thread.command);
+      if (program_uses_daemon(thread.command)) unobserved.insert(thread.command);
     for (const std::string& launcher : unobserved)
       outcome.report->absent.push_back(
           "the ranks of " + launcher +

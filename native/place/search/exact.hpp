@@ -33,7 +33,7 @@ class Exact {
   bool single_;
 };
 
-/// Returns whether the restriction of Exact loses no optimum.
+/// Returns whether it is certain that some optimum has the form that Exact searches.
 bool is_concave(const ClusterProblem& p);
 
 }  // namespace mm::place::search

@@ -30,11 +30,12 @@ struct Cluster {
 Cluster least_cluster(const ClusterProblem& problem);
 
 /// Solves the problem by branch and bound only, from the first units in order and without a limit of work; tests
-/// compare it with brute force. The result is not `optimal` if every optimum may have several partly used classes.
+/// compare it with brute force. The result is not marked `optimal` if possibly every optimum has several partly used
+/// classes.
 Cluster by_branch_and_bound(const ClusterProblem& problem);
 
-/// Returns half the sum of the `count` smallest "distances from one unit to its count - 1 nearest units": no choice
-/// costs less.
+/// Computes for each unit the sum of the distances to its `count` - 1 nearest units, and returns half the total of the
+/// `count` smallest of these sums: no choice costs less.
 std::int64_t degree_bound(const ClusterProblem& problem);
 
 /// Returns a lower bound from a grid of the cells in one or more dimensions (row by row; each dimension a ring or a

@@ -255,7 +255,7 @@ class Spectrum {
     for (const double value : a.of) size = std::max(size, std::abs(value));
     for (std::size_t i = 0; i < n_; ++i)
       for (std::size_t j = 0; j < n_; ++j) a.row(i)[j] += 1 - (i == j ? lambda : 0);  // the vector of ones: n
-    if (!factors(a)) return 0;
+    if (!has_cholesky(a)) return 0;
     // Rounding errors of the matrix's entries, its factors, and the sums.
     const double eigenvalue = lambda - 1e-14 * n * n * size, part = linear(at.c);
     double sums = k * std::abs(at.total) / n;

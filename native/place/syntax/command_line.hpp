@@ -40,7 +40,7 @@ class CommandLine {
   std::optional<std::string> take_variable(const std::string& name);
   /// Takes the text of a file that the line writes, by the end of its name: `cpuset.cpus` matches job/cpuset.cpus.
   std::optional<std::string> take_file(const std::string& name);
-  /// Lets the file of this name, if the line writes it, be taken as `now`.
+  /// If the line writes a file of this name, renames it to `now`, so that take_file(now) takes it.
   void rename_file(const std::string& name, const std::string& now);
   /// Returns the text if it is only a value: neither variables nor options nor a program. Quotes are removed.
   const std::optional<std::string>& value() const { return value_; }

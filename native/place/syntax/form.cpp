@@ -61,10 +61,10 @@ std::vector<Cpu> in_order(const Machine& machine, const std::vector<int>& among)
   return cpus;
 }
 
-const std::vector<int>& counted(const Machine& machine) {
+const std::vector<int>& numbered_cpus(const Machine& machine) {
   return machine.origin == "host" ? machine.group : machine.allowed;
 }
-std::vector<Cpu> logical(const Machine& machine) { return in_order(machine, counted(machine)); }
+std::vector<Cpu> logical(const Machine& machine) { return in_order(machine, numbered_cpus(machine)); }
 
 [[noreturn]] void no_weights(const std::string& form) {
   throw UsageError(form, "cannot express the memory policy 'weighted'", "meshmark run --memory weighted=…");

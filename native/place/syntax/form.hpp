@@ -107,7 +107,7 @@ std::vector<Cpu> in_order(const Machine& machine, const std::vector<int>& among)
 /// Returns the CPUs that logical numbers of hwloc, and of launchers based on it, refer to: the CPUs of the control
 /// group, whatever the affinity of the caller. (Open MPI 5.0 under `taskset -c 1` still numbers CPU 0 as 0, and binds
 /// to it.)
-const std::vector<int>& counted(const Machine& machine);
+const std::vector<int>& numbered_cpus(const Machine& machine);
 std::vector<Cpu> logical(const Machine& machine);
 /// Returns the nodes with memory; all nodes if a description has no sizes.
 std::vector<int> nodes_with_memory(const Machine& machine);

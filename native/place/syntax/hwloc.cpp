@@ -116,7 +116,7 @@ Parsed parse_hwloc(const Reader& read, CommandLine& line) {
     ++i;
   }
   if (!has_cpus && !has_nodes) read.refuse(line.text());
-  std::vector<int> part = has_cpus ? cpus.cpus : counted(read.machine);
+  std::vector<int> part = has_cpus ? cpus.cpus : numbered_cpus(read.machine);
   if (request.thread_of_core >= 0) {
     std::map<int, int> threads;  // number of threads of each core so far
     std::erase_if(part, [&](int cpu) { return threads[read.machine.cpu(cpu).core]++ != request.thread_of_core; });

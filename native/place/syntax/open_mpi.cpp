@@ -102,7 +102,7 @@ Form emit_openmpi5(const Machine& machine, const Layout& layout, const MemoryPol
         throw UsageError(
             "openmpi5",
             "numbers only the CPUs of the control group, and CPU " + std::to_string(cpu) + " is not among them",
-            "CPUs " + cpu_list(counted(machine)));
+            "CPUs " + cpu_list(numbered_cpus(machine)));
       numbers.push_back(number[cpu]);
     }
     numbers = ascending(numbers);

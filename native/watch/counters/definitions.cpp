@@ -33,7 +33,7 @@ class EventTable {
       return {};
     }
     const auto value = node->value_exact<std::string>();
-    if (!value || value->empty()) refuse(key, "must be a text that is not empty");
+    if (!value || value->empty()) refuse(key, "must be a non-empty string");
     return *value;
   }
 
@@ -49,10 +49,10 @@ class EventTable {
     std::vector<std::string> values;
     const toml::node* const node = table_.get(key);
     if (node == nullptr) return values;
-    if (!node->is_array()) refuse(key, "must be a list of texts");
+    if (!node->is_array()) refuse(key, "must be a list of strings");
     for (const toml::node& element : *node->as_array()) {
       const auto value = element.value_exact<std::string>();
-      if (!value) refuse(key, "must be a list of texts");
+      if (!value) refuse(key, "must be a list of strings");
       values.push_back(*value);
     }
     return values;
@@ -136,7 +136,7 @@ std::vector<PmuDefinition> parse_definitions(std::string_view toml, const std::s
       event.only({"name", "use", "terms", "scale", "unit"});
       EventDefinition e{event.text("name", true), event.text("use", false), event.text("terms", false),
                         event.real("scale", 1)};
-      if (e.use.empty() && e.terms.empty()) event.refuse("use", "or terms is required");
+      if (e.use.empty() && e.terms.empty()) event.refuse("use", "is missing, and so is terms: one of them is required");
       definition.events.push_back(std::move(e));
     });
     pmu.each("metric", [&](const EventTable& metric) {

@@ -63,7 +63,7 @@ def serve(
     from meshmark.machine.facts import host_facts
     from meshmark.model.machine import find_machine, machine_names
     from meshmark.model.patterns import PATTERNS
-    from meshmark.watch.live import this_host
+    from meshmark.watch.live import sample_this_host
     from meshmark.web.guard import chosen_token
     from meshmark.web.listener import run
     from meshmark.web.parts import ModelRow, SiteParts
@@ -83,7 +83,7 @@ def serve(
     name = facts["machine"].get("name")
     parts = SiteParts(
         machine=(name if isinstance(name, str) else "This machine", " · ".join(about)),
-        start=lambda: this_host(rate, store=store),
+        start=lambda: sample_this_host(rate, store=store),
         recordings=recordings,
         models=[ModelRow(n, find_machine(n).title) for n in machine_names()],
         workloads=[p for p in PATTERNS if p not in NEED_MORE],

@@ -284,13 +284,13 @@ def _live(
     rate: float, duration: float, root: Path | None, hold_s: float, full_scale: str, canary: bool, store: Path | None
 ) -> LiveSampler:
     """Return the source of frames of this machine or, with `root`, of a recorded machine."""
-    from meshmark.watch.live import LiveSampler, this_host
+    from meshmark.watch.live import LiveSampler, sample_this_host
 
     if full_scale not in {"sustained", "theoretical"}:
         raise UsageError(f"--full-scale: found '{full_scale}'; allowed: sustained, theoretical")
     if root is not None:
         return LiveSampler(rate, duration, root, hold_s=hold_s)
-    return this_host(rate, duration, hold_s, store, full_scale, canary)
+    return sample_this_host(rate, duration, hold_s, store, full_scale, canary)
 
 
 def _calibrate(as_json: bool) -> None:

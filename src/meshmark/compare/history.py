@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from meshmark.compare.join import DERIVED, ResultPair
 from meshmark.compare.pairing import identity
 from meshmark.describe import descriptions
-from meshmark.measure.repetitions import PLATEAU, point_key, same_plateaus
+from meshmark.measure.repetitions import PLATEAU, point_key, with_common_plateaus
 from meshmark.statistics.changepoints import MIN_SEGMENT, splits
 from meshmark.statistics.verdicts import MARGIN, MedianEstimate, Ratio, alike, ratio
 from meshmark.store.machines import Row, changes, machines
@@ -241,7 +241,7 @@ def _points(series: Iterable[Series]) -> tuple[dict[str, tuple[Record, list[RunV
     level_records = {
         i: record
         for i, (record,) in zip(
-            level_indices, same_plateaus([[dated_series[i][0]] for i in level_indices]), strict=True
+            level_indices, with_common_plateaus([[dated_series[i][0]] for i in level_indices]), strict=True
         )
     }
     points: dict[str, tuple[Record, list[RunValue]]] = {}

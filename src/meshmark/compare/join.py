@@ -14,7 +14,7 @@ from meshmark.compare.pairing import PAGES, ResultMatch, UnpairedResult, identit
 from meshmark.compare.sides import ResultSide
 from meshmark.describe import descriptions
 from meshmark.errors import UsageError, quoted
-from meshmark.measure.repetitions import PLATEAU, measured, same_plateaus
+from meshmark.measure.repetitions import PLATEAU, measured, with_common_plateaus
 from meshmark.statistics.verdicts import MARGIN, MedianEstimate, Ratio, Spoken, alike, is_speed, judge, ratio, spoken
 from meshmark.store.machines import FACTS
 from meshmark.store.record import Record
@@ -168,7 +168,7 @@ def compare(
     is_identical = _identical(a, b)
     same_machine = a.machine == b.machine or is_identical
     if same_machine:
-        a_records, b_records = same_plateaus([a_records, b_records])
+        a_records, b_records = with_common_plateaus([a_records, b_records])
     kind_by_id = None if same_machine else kinds(a_records) | kinds(b_records)
     record_pairs = matches(a_records, b_records, same_machine, kind_by_id)
     if is_identical:  # results are equal to themselves, however uncertain they are

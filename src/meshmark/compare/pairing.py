@@ -19,7 +19,7 @@ from meshmark.measure.repetitions import PLATEAU, point, point_key
 from meshmark.store.record import Record
 
 # Conditions that depend on the machine or its software, or name parts of it. The results of a pair may differ in them.
-CHOICES: Final = frozenset({"isa", "library", "library_kernel", "fft", "mpi", "target", "cpus"})
+MAY_DIFFER: Final = frozenset({"isa", "library", "library_kernel", "fft", "mpi", "target", "cpus"})
 # Results that differ in these are paired only to say why they cannot be compared.
 PAGES: Final = ("pages", "page_bytes")
 _FOOTPRINTS: Final = ("footprint_bytes", "table_bytes")
@@ -144,7 +144,7 @@ def _metric(record: Record) -> tuple[str, str]:
 
 def _of_one_machine(a_side: Sequence[Record], b_side: Sequence[Record]) -> list[ResultMatch]:
     pairs = [*_equal(a_side, b_side)]
-    for ignored in (CHOICES, PAGES):
+    for ignored in (MAY_DIFFER, PAGES):
         paired_ids = {id(r) for m in pairs for r in (m.a, m.b)}
         if _are_all_in(paired_ids, a_side, b_side):
             break
@@ -269,7 +269,7 @@ class _Pairing:
         kind, words = self._kinds[id(r)], self._words[id(r)]
         # Names with a dot are settings of a model. They must agree even if the other side lacks them, because a model
         # with another clock is another machine.
-        point = {k: v for k, v in self._identity[id(r)].items() if (k in both or "." in k) and k not in CHOICES}
+        point = {k: v for k, v in self._identity[id(r)].items() if (k in both or "." in k) and k not in MAY_DIFFER}
         if kind.workers is None and how.by_part:
             return None
         if kind.workers is not None:
@@ -420,7 +420,7 @@ def _listed(values: Collection[Any], separator: str) -> str:
     return separator.join(map(str, first)) + (f"{separator}…" if len(values) > 3 else "")
 
 
-_IRRELEVANT: Final = frozenset({*_WORDED, *_WORKERS, *_FOOTPRINTS, *CHOICES, *_WAYS})
+_IRRELEVANT: Final = frozenset({*_WORDED, *_WORKERS, *_FOOTPRINTS, *MAY_DIFFER, *_WAYS})
 _ASPECTS: Final = {
     MEMORY: "place of the memory",
     CPUS: "place of the CPUs",

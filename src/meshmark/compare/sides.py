@@ -13,13 +13,13 @@ from meshmark.machine.facts import host_id, wire_bandwidth
 from meshmark.machine.published.papers import PAPER, paper, papers
 from meshmark.measure.importers.importing import read_output
 from meshmark.measure.latest import LATEST, newest_run
-from meshmark.measure.repetitions import point_key, pool, same_plateaus
+from meshmark.measure.repetitions import point_key, pool, with_common_plateaus
 from meshmark.measure.survey import is_survey, load_run_and_steps
 from meshmark.model.machine import MachineFile, find_machine, machine_names
 from meshmark.model.sweeps.sweep import SWEEP
 from meshmark.store.machines import FACTS, machines
 from meshmark.store.newest import first_start, newest
-from meshmark.store.record import MODE, Record
+from meshmark.store.record import MODE_SUFFIX, Record
 from meshmark.store.store import Store
 from meshmark.values.paths import data_home, default_store
 
@@ -51,7 +51,7 @@ class ResultSide:
     @property
     def points(self) -> list[Record]:
         """Return the records that are not modes of others."""
-        return [r for r in self.records if not r.metric.endswith(MODE)]
+        return [r for r in self.records if not r.metric.endswith(MODE_SUFFIX)]
 
 
 class Sides:
@@ -244,7 +244,7 @@ def latest(runs: Sequence[Sequence[Record]]) -> list[Record]:
         runs: Results of each run, oldest first.
     """
     newest: dict[str, list[Record]] = {}
-    for run in same_plateaus(runs):
+    for run in with_common_plateaus(runs):
         run_points: dict[str, list[Record]] = {}
         for r in run:
             run_points.setdefault(_of_point(r), []).append(r)
@@ -254,7 +254,7 @@ def latest(runs: Sequence[Sequence[Record]]) -> list[Record]:
 
 def _of_point(record: Record) -> str:
     """Return the key of a point and metric, which its modes share."""
-    metric = record.metric.removesuffix(MODE)
+    metric = record.metric.removesuffix(MODE_SUFFIX)
     return point_key(record if metric == record.metric else replace(record, metric=metric))
 
 
@@ -267,7 +267,7 @@ def _pooled(rows: Sequence[tuple[str, str, Record]]) -> list[Record]:
 
 
 def _points(run: Sequence[Record]) -> list[Record]:
-    return [r for r in run if not r.metric.endswith(MODE)]
+    return [r for r in run if not r.metric.endswith(MODE_SUFFIX)]
 
 
 def _by_run(rows: Sequence[tuple[str, str, Record]]) -> list[list[Record]]:

@@ -130,7 +130,7 @@ class CandidateRunner:
         with open_private(out, "wb") as output, open_private(err, "wb") as errors:
             exit_report = process.run_in_session(
                 argv,
-                process.ENDS_WITH_PARENT,
+                process.TERMINATED_WITH_PARENT,
                 output,
                 errors,
                 limit_s,

@@ -132,7 +132,7 @@ def run_to_end(
     with output, errors:
         try:
             return process.run_in_session(
-                reveal_words(argv), process.ENDS_WITH_PARENT, output, errors, limit_s, cwd=folder, env=variables
+                reveal_words(argv), process.TERMINATED_WITH_PARENT, output, errors, limit_s, cwd=folder, env=variables
             )
         except OSError as error:
             raise UsageError(f"COMMAND: cannot run {quoted(argv[0])}: {error.strerror or error}") from error

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from meshmark.measure.repetitions import point_key, same_plateaus
+from meshmark.measure.repetitions import point_key, with_common_plateaus
 from meshmark.statistics.verdicts import alike, judge
 from meshmark.store.machines import changes, machines
-from meshmark.store.record import MODE, Record, set_conditions, varying
+from meshmark.store.record import MODE_SUFFIX, Record, chosen_conditions, varying
 from meshmark.store.store import Store
 from meshmark.values.units import plain
 
@@ -65,9 +65,9 @@ def departures(records: Iterable[Record], rows: Iterable[tuple[str, str, Record]
     by_run: dict[str, list[Record]] = {}
     for name, _, record in rows:
         # Flagged results are not evidence, as in all verdicts.
-        if name != run and record.source == "host" and not record.flags and not record.metric.endswith(MODE):
+        if name != run and record.source == "host" and not record.flags and not record.metric.endswith(MODE_SUFFIX):
             by_run.setdefault(name, []).append(record)
-    records, *earlier_runs = same_plateaus([list(records), *by_run.values()])
+    records, *earlier_runs = with_common_plateaus([list(records), *by_run.values()])
     points: dict[str, dict[str, list[Record]]] = {}
     for name, same_run in zip(by_run, earlier_runs, strict=True):
         for record in same_run:
@@ -77,7 +77,12 @@ def departures(records: Iterable[Record], rows: Iterable[tuple[str, str, Record]
         runs = points.get(point_key(record), {}).values()
         latest = sorted(runs, key=_start)[-LAST:]
         earlier_medians = tuple(median([s for r in results for s in r.samples]) for results in latest)
-        if len(earlier_medians) < MIN_RUNS or min(earlier_medians) <= 0 or record.flags or record.metric.endswith(MODE):
+        if (
+            len(earlier_medians) < MIN_RUNS
+            or min(earlier_medians) <= 0
+            or record.flags
+            or record.metric.endswith(MODE_SUFFIX)
+        ):
             continue
         bounds = record.bounds
         interval = (bounds[0] / max(earlier_medians), bounds[1] / min(earlier_medians)) if bounds else None
@@ -117,7 +122,7 @@ def lines(departures: Sequence[Departure], records: Sequence[Record]) -> list[st
         departures: The departures, largest first.
         records: All results of the run; the conditions in which they differ are named.
     """
-    keys = varying(set_conditions(records), records)
+    keys = varying(chosen_conditions(records), records)
     texts = [f"departs from this host's history: {d.text(keys)}" for d in departures[:_SHOWN]]
     further_count = len(departures) - _SHOWN
     return [

@@ -16,12 +16,12 @@ from typing import Any, Final
 from meshmark.describe import descriptions
 from meshmark.measure.runs.plan import SurveyStep
 from meshmark.statistics.verdicts import MedianEstimate
-from meshmark.store.record import MODE, OBSERVED, Record, Scalar, median, median_interval
+from meshmark.store.record import MODE_SUFFIX, OBSERVED, Record, Scalar, median, median_interval
 from meshmark.store.run import Absence
 
 MIN_SAMPLES: Final = 6  # the median of fewer samples has no 95 % interval
 PLATEAU: Final = ("from_bytes", "to_bytes")  # the conditions with the footprints of a level of a curve
-_DERIVED: Final = sorted(("level", "kind", *PLATEAU))  # conditions that identify results of a whole curve
+_CURVE_CONDITIONS: Final = sorted(("level", "kind", *PLATEAU))  # conditions that identify results of a whole curve
 _LONGEST_S: Final = 3600.0  # longer budgets are not recommended
 MODE_GAP: Final = 0.05  # smallest gap between the nearest intervals of two modes, as a share of the lower one
 _TWO_RUNS: Final = (
@@ -63,7 +63,7 @@ def point(record: Record) -> list[Any]:
     description = descriptions().get(record.instrument) if record.source != "tool" else None
     keys = description.identity if description else [k for k in record.conditions if k not in OBSERVED]
     requested = {k: record.conditions.get(k) for k in sorted(keys)}
-    derived = {k: record.conditions.get(k) for k in _DERIVED if k in record.conditions}
+    derived = {k: record.conditions.get(k) for k in _CURVE_CONDITIONS if k in record.conditions}
     if record.source == "model":  # a sweep over machines has the keys of the machine file that it varied
         derived = dict(sorted((derived | {k: v for k, v in record.conditions.items() if "." in k}).items()))
     return [record.instrument, requested, derived]
@@ -97,7 +97,7 @@ def quality(records: Iterable[Record]) -> Quality:
     flags: dict[str, frozenset[str]] = {}
     wide: dict[str, bool] = {}
     for r in records:
-        if r.metric.endswith(MODE):
+        if r.metric.endswith(MODE_SUFFIX):
             continue
         key = measurement_key(r)
         flags[key] = flags.get(key, frozenset()) | r.flags
@@ -125,7 +125,7 @@ def shortfall(records: Iterable[Record], budget_s: float) -> str:
     growth: dict[str, float] = {}  # factor by which the sampling time of a point should grow
     differing_points: set[str] = set()  # points whose runs differ
     for r in records:
-        if not r.requested_half_width or r.metric.endswith(MODE):
+        if not r.requested_half_width or r.metric.endswith(MODE_SUFFIX):
             continue
         key = measurement_key(r)
         needed = max(1.0, MIN_SAMPLES / len(r.samples))
@@ -167,13 +167,13 @@ def pool(runs: Sequence[Sequence[Record]]) -> list[Record]:
     Its metric has the suffix `_mode`, it has the samples of the runs of this mode, and `mode_runs` is their number.
     """
     points: dict[str, list[Record]] = {}
-    for run in same_plateaus(runs):
+    for run in with_common_plateaus(runs):
         for record in run:
             points.setdefault(point_key(record), []).append(record)
     return [r for point_records in points.values() for r in _pooled(point_records)]
 
 
-def same_plateaus(runs: Sequence[Sequence[Record]]) -> list[list[Record]]:
+def with_common_plateaus(runs: Sequence[Sequence[Record]]) -> list[list[Record]]:
     """Return the runs, in which levels that overlap have the same range of footprints, so that these levels are pooled.
 
     The third level of one run may be another plateau than the third level of the next; only footprints identify a
@@ -185,14 +185,14 @@ def same_plateaus(runs: Sequence[Sequence[Record]]) -> list[list[Record]]:
             if (span := _span(record)) is None:
                 continue
             levels = levels_by_curve.setdefault(_curve(record), [])
-            if (level := _meeting(levels, span)) is None:
+            if (level := _overlapping(levels, span)) is None:
                 levels.append(_CommonPlateau(*span, {k: record.conditions.get(k) for k in _OF_A_LEVEL}))
             else:
                 level.low, level.high = max(level.low, span[0]), min(level.high, span[1])
 
     def common(record: Record) -> Record:
         span = _span(record)
-        level = None if span is None else _meeting(levels_by_curve[_curve(record)], span)
+        level = None if span is None else _overlapping(levels_by_curve[_curve(record)], span)
         if level is None:
             return record
         plateau = dict(zip(PLATEAU, (level.low, level.high), strict=True))
@@ -213,7 +213,7 @@ class _CommonPlateau:
     conditions: dict[str, Any]
 
 
-def _meeting(levels: Iterable[_CommonPlateau], span: tuple[float, float]) -> _CommonPlateau | None:
+def _overlapping(levels: Iterable[_CommonPlateau], span: tuple[float, float]) -> _CommonPlateau | None:
     return next((x for x in levels if x.low <= span[1] and span[0] <= x.high), None)
 
 
@@ -289,7 +289,7 @@ def _pooled(same: Sequence[Record]) -> list[Record]:
                     **_bound_conditions(level),
                 },
             ),
-            metric=f"{same[0].metric}{MODE}",
+            metric=f"{same[0].metric}{MODE_SUFFIX}",
         )
         for i, level in enumerate(levels, 1)
     ]

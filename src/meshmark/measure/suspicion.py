@@ -14,7 +14,7 @@ from typing import Any, Final
 from meshmark.errors import UsageError
 from meshmark.measure.repetitions import measured, point_key
 from meshmark.statistics.verdicts import ratio
-from meshmark.store.record import MODE, Record
+from meshmark.store.record import MODE_SUFFIX, Record
 from meshmark.values import grammar
 from meshmark.values.units import NBSP, number, percent, plain, size
 
@@ -64,7 +64,7 @@ def suspicions(records: Sequence[Record], caches: Iterable[Mapping[str, Any]] = 
         records: Records of a run.
         caches: Caches in the topology of the host, with level, kind, size_bytes and cpus.
     """
-    host_records = [r for r in records if r.source == "host" and not r.metric.endswith(MODE)]
+    host_records = [r for r in records if r.source == "host" and not r.metric.endswith(MODE_SUFFIX)]
     data_caches = [
         c
         for c in caches

@@ -33,7 +33,7 @@ FLAGS: Final = frozenset(get_args(Flag))
 SOURCES: Final = frozenset(get_args(Source))
 BETTER: Final = frozenset(get_args(Better))
 SCHEMA: Final = 1
-MODE: Final = "_mode"  # suffix of the metric of one mode, if the runs of a point have several modes
+MODE_SUFFIX: Final = "_mode"  # suffix of the metric of one mode, if the runs of a point have several modes
 _FLOW_UNKNOWNS: Final = ("density", "momentum_x", "momentum_y", "momentum_z", "energy")  # of lu, bt and sp
 # Conditions that are observed rather than set. They differ between repetitions, so they do not identify a measurement.
 OBSERVED: Final = frozenset(
@@ -447,7 +447,7 @@ def _shown(value: object) -> str:
         return f"a {type(value).__name__} that is too large to be shown"
 
 
-def set_conditions(records: Sequence[Record]) -> list[str]:
+def chosen_conditions(records: Sequence[Record]) -> list[str]:
     """Return the conditions of these records that were set rather than observed, in order of appearance."""
     return [k for k in dict.fromkeys(k for r in records for k in r.conditions) if k not in OBSERVED]
 

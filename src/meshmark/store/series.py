@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meshmark.store.columns import POINT
-from meshmark.store.record import MODE, Record
+from meshmark.store.record import MODE_SUFFIX, Record
 from meshmark.store.store import Store
 
 _MADE_BY: Final = ("build", "compiler", "kernel")  # keys of the provenance
@@ -76,7 +76,7 @@ def series(store: Store, machine: str, identity: Iterable[str], **equal: str) ->
         f"CASE WHEN source <> 'tool' AND json_valid(conditions) THEN json_extract(conditions, [{paths}])::VARCHAR"
     )
     point = f"hash(source, instrument, metric, unit, {columns}, {other_conditions} ELSE conditions END) AS point"
-    rows = f"FROM {{rows}} AND metric NOT LIKE '%\\{MODE}' ESCAPE '\\'"
+    rows = f"FROM {{rows}} AND metric NOT LIKE '%\\{MODE_SUFFIX}' ESCAPE '\\'"
     made_by = ", ".join(
         f"""regexp_extract(provenance, '"{name}": *("(?:[^"\\\\]|\\\\.)*")', 1) AS {name}""" for name in _MADE_BY
     )

@@ -203,7 +203,7 @@ class Journal:
             MeshmarkError: The file cannot be written.
         """
         try:
-            with appended(self.path) as file:
+            with open_for_append(self.path) as file:
                 is_new = file.seek(0, os.SEEK_END) == 0
                 file.write(json.dumps(line).encode() + b"\n")
                 file.flush()
@@ -238,7 +238,7 @@ class Journal:
 
 
 @contextlib.contextmanager
-def appended(path: Path) -> Iterator[IO[bytes]]:
+def open_for_append(path: Path) -> Iterator[IO[bytes]]:
     """Open a journal for one writer, after cutting off an incomplete last line that a killed writer left.
 
     Raises:

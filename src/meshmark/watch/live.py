@@ -119,7 +119,7 @@ def memory_is_counted() -> bool:
         return any(m.component_class == "memory" for m in sampler.header.metrics)
 
 
-def this_host(
+def sample_this_host(
     rate_hz: float = 1.0,
     duration_s: float = 0.0,
     hold_s: float = 0.0,

@@ -158,7 +158,9 @@ def test_programs_have_files_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(
         "".join(f"[[program]]\nname = '{n}'\ncommand = ['true']\n" for n in ("a b", "a:b"))
     )
-    with pytest.raises(UsageError, match="name: found 'a:b', whose files would have the same names as those of 'a b'"):
+    with pytest.raises(
+        UsageError, match="name: found 'a:b', whose files would have the same names as the files of 'a b'"
+    ):
         read_scenario(tmp_path / "s.toml")
 
 
@@ -187,7 +189,10 @@ def test_a_study_makes_inputs_once_and_counts_only_right_results(tmp_path: Path)
         ("application = 'none.toml'", r"program p: application: found '.*none.toml'; allowed: a file, blast"),
         ("application = 'app.toml'", r"program p: application: found 2 combinations of size in app.toml; allowed: one"),
         ("application = 'app.toml'\ndimensions = { bind = 'pack' }", "dimensions: found bind, which is cpus or policy"),
-        ("application = 'app.toml'\ndimensions = { cache = '8MiB' }", "found cache, which only `meshmark measure app` varies"),
+        (
+            "application = 'app.toml'\ndimensions = { cache = '8MiB' }",
+            "found cache, which only `meshmark measure app` varies",
+        ),
         (
             "application = 'app.toml'\ndimensions = { prefetchers = 'on' }",
             "found prefetchers, which only `meshmark measure app` varies",

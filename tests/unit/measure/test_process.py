@@ -14,8 +14,8 @@ import pytest
 
 from meshmark.native import find_native
 from meshmark.process import (
-    DIES_WITH_PARENT,
-    ENDS_WITH_PARENT,
+    KILLED_WITH_PARENT,
+    TERMINATED_WITH_PARENT,
     Preparation,
     PreparationError,
     run,
@@ -43,7 +43,7 @@ child.wait()
 """
 
 
-@pytest.mark.parametrize("preparation", [DIES_WITH_PARENT, ENDS_WITH_PARENT], ids=["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("preparation", [KILLED_WITH_PARENT, TERMINATED_WITH_PARENT], ids=["SIGKILL", "SIGTERM"])
 def test_a_program_ends_with_a_parent_that_is_killed(tmp_path: Path, preparation: Preparation) -> None:
     file = tmp_path / "child"
     parent = subprocess.Popen([sys.executable, "-c", PARENT, file, str(int(preparation.at_parent_death or 0))])
@@ -175,8 +175,8 @@ def test_a_program_reads_its_input_and_has_an_empty_one_by_default() -> None:
 def test_a_session_reports_its_status_and_its_times(tmp_path: Path) -> None:
     busy = "import os\nwhile os.times().user < 0.2: pass\nos._exit(3)"
     with (tmp_path / "out").open("wb") as out:
-        ended = run_in_session([sys.executable, "-c", busy], ENDS_WITH_PARENT, out, out, 600)
-        killed = run_in_session(["sh", "-c", "kill -KILL $$"], ENDS_WITH_PARENT, out, out, 600)
+        ended = run_in_session([sys.executable, "-c", busy], TERMINATED_WITH_PARENT, out, out, 600)
+        killed = run_in_session(["sh", "-c", "kill -KILL $$"], TERMINATED_WITH_PARENT, out, out, 600)
     assert ended.status == 3 and killed.status == -signal.SIGKILL
     assert 0.15 < ended.user_s <= ended.elapsed_s + 0.05
 
@@ -184,7 +184,7 @@ def test_a_session_reports_its_status_and_its_times(tmp_path: Path) -> None:
 def test_a_session_that_takes_too_long_ends_with_what_it_started(tmp_path: Path) -> None:
     script = f"trap '' TERM; sleep 600 & echo $! > {tmp_path / 'child'}; wait"
     with (tmp_path / "out").open("wb") as out:
-        assert run_in_session(["sh", "-c", script], ENDS_WITH_PARENT, out, out, 1.0).status is None
+        assert run_in_session(["sh", "-c", script], TERMINATED_WITH_PARENT, out, out, 1.0).status is None
     if (tmp_path / "child").exists():  # on a busy machine, the limit may end the shell first
         assert until(lambda: not alive(int((tmp_path / "child").read_text())))
 

@@ -21,7 +21,7 @@ from meshmark.measure.repetitions import (
     unique,
 )
 from meshmark.measure.runs.plan import SurveyPlan, SurveyStep
-from meshmark.store.record import MODE, Record, median, median_interval
+from meshmark.store.record import MODE_SUFFIX, Record, median, median_interval
 from meshmark.store.run import Absence
 from support import made_run
 from support.mpi_here import installed
@@ -181,7 +181,7 @@ def test_a_point_is_told_by_what_its_instrument_says_tells_points_apart() -> Non
 def test_programs_of_two_runs_meet_whatever_they_found() -> None:
     runs = [made_run.programs(seed=1), made_run.programs(seed=2)]
     assert all(a.conditions != b.conditions for a, b in zip(*runs, strict=True))
-    pooled = [r for r in pool(runs) if not r.metric.endswith(MODE)]
+    pooled = [r for r in pool(runs) if not r.metric.endswith(MODE_SUFFIX)]
     assert len(pooled) == len(runs[0]) and all(r.conditions["runs"] == 2 for r in pooled)
     other = pool([made_run.programs(), made_run.programs("mpich")])
     assert len(other) == 2 * len(runs[0]), "another library is another point"
@@ -250,7 +250,7 @@ def level(number: int, low: int, high: int, value: float, metric: str = "level_l
 def test_levels_pool_by_their_footprints_and_not_by_their_number() -> None:
     first = [level(2, 2**16, 2**19, 4e-9), level(3, 2**22, 2**23, 44e-9), level(4, 2**27, 2**28, 166e-9)]
     second = [level(2, 2**16, 2**20, 4e-9), level(3, 2**26, 2**29, 162e-9)]
-    pooled = [r for r in pool([first, second]) if not r.metric.endswith(MODE)]
+    pooled = [r for r in pool([first, second]) if not r.metric.endswith(MODE_SUFFIX)]
     levels = [tuple(r.conditions.get(k) for k in ("level", "from_bytes", "to_bytes", "runs")) for r in pooled]
     assert levels == [(2, 2**16, 2**19, 2), (3, 2**22, 2**23, None), (4, 2**27, 2**28, 2)]
     assert pooled[1].value == pytest.approx(44e-9, rel=0.02)

@@ -17,11 +17,11 @@ from meshmark.store.session import (
     MAX_LINE_BYTES,
     Journal,
     NoLocksError,
-    appended,
     check_same,
     held,
     load_plan,
     lock,
+    open_for_append,
     unlocked_sessions,
     whole_lines,
 )
@@ -185,7 +185,7 @@ def test_a_journal_that_cannot_be_used_is_an_error_in_one_line(tmp_path: Path) -
 def test_appending_processes_take_turns(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl")
     writer = threading.Thread(target=journal.append, args=({"n": 1},))
-    with appended(journal.path) as file:
+    with open_for_append(journal.path) as file:
         writer.start()
         file.write(json.dumps({"n": 0}).encode())
         file.flush()

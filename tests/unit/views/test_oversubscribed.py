@@ -53,7 +53,7 @@ class FakeLive:
 def test_the_printed_frames_say_it_while_it_is_so(
     monkeypatch: pytest.MonkeyPatch, running: list[float], last: bool
 ) -> None:
-    monkeypatch.setattr(live, "this_host", lambda *_: contextlib.nullcontext(FakeLive(running)))
+    monkeypatch.setattr(live, "sample_this_host", lambda *_: contextlib.nullcontext(FakeLive(running)))
     result = CliRunner().invoke(app, ["watch"])
     assert result.exit_code == 0, result.output
     frames = result.stdout.split("test  host  ")[1:]

@@ -16,7 +16,7 @@ from meshmark.store.record import Record
 from meshmark.watch import live, sustained
 from meshmark.watch.canary import calibrate, calibration_file, shows_traffic
 from meshmark.watch.frames import FrameMetric, Header
-from meshmark.watch.live import LiveSampler, memory_is_counted, this_host
+from meshmark.watch.live import LiveSampler, memory_is_counted, sample_this_host
 from meshmark.watch.sustained import sustained_bandwidth
 
 CURVE = {
@@ -112,9 +112,9 @@ def test_a_calibration_is_kept_and_used(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(restored) == 1 and json.loads(restored[0].read_text())["nodes"] == CURVE["nodes"]
     monkeypatch.delenv("MESHMARK_WATCH")
     assert calibration_file("a/b").name == "a_b.json"
-    with this_host(10.0, 0.1) as live:
+    with sample_this_host(10.0, 0.1) as live:
         assert "memory.pressure" in {m.name for m in live.header.metrics}
-    with this_host(10.0, 0.1, canary=False) as live:
+    with sample_this_host(10.0, 0.1, canary=False) as live:
         assert "node.latency" not in {m.name for m in live.header.metrics}
 
 
@@ -144,7 +144,7 @@ def test_store_and_firmware_are_asked_only_where_something_is_a_share_of_them(
     def start(counted: bool, **how: Any) -> list[str]:
         requests.clear()
         monkeypatch.setattr(live, "memory_is_counted", lambda: counted)
-        with this_host(10.0, 0.1, **how):
+        with sample_this_host(10.0, 0.1, **how):
             return list(requests)
 
     assert start(counted=False) == []

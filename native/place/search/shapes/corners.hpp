@@ -86,10 +86,10 @@ class Corners {
       ++ranks[d - 1];
     }
     for (const Dimension& dimension : shape) {
-      start_.push_back(wide_);
-      wide_ += std::min(dimension.length, count);
+      start_.push_back(total_width_);
+      total_width_ += std::min(dimension.length, count);
     }
-    const std::size_t width = wide_ - start_[last];
+    const std::size_t width = total_width_ - start_[last];
     inner_.assign(width + 1, 0);
     spread_.assign(width + 1, std::vector<Value>(width, 0));
     for (std::size_t l = 0; l < width; ++l) {
@@ -100,9 +100,9 @@ class Corners {
     caps_.assign(lines_.size(), 0);
   }
 
-  /// Returns the costs by number of cells, k: no k cells cost less, up to `count`. There are fewer costs if the search
-  /// took too long. They are exact while each number takes little work; later, branches that promise an improvement of
-  /// less than 1 … 4.5 % are cut off, too, and the value is reduced accordingly.
+  /// Returns a lower bound of the cost for each number of cells k, up to `count`. There are fewer entries if the search
+  /// took too long. They are exact while each number takes little work. Later, branches that promise an improvement of
+  /// less than 1 %, and finally less than 4.5 %, are cut off, too, and the bounds are reduced accordingly.
   const std::vector<Value>& run() {
     least_ = {0, 0};
     best_lengths_.assign(lines_.size(), 0);
@@ -114,7 +114,7 @@ class Corners {
       grow_best();
       while (mean < below(best_)) {
         const double end = budget_ * (slack_ == 0 ? 0.4 : slack_ < kMaxSlack ? 0.5 : 1);
-        descend(0, static_cast<int>(k), 0, std::vector<Value>(wide_, 0), end);
+        descend(0, static_cast<int>(k), 0, std::vector<Value>(total_width_, 0), end);
         if (work_ <= end) break;
         if (slack_ == kMaxSlack) return least_;
         slack_ = slack_ < 0.01 ? 0.01 : kMaxSlack;
@@ -171,12 +171,12 @@ class Corners {
       const std::size_t end = start_[d + 1];
       for (std::size_t at = start_[d]; at < end; ++at) potential[at] += n * shape_[d].between(at - start_[d], l.at[d]);
     }
-    for (std::size_t y = 0; last + y < wide_; ++y) potential[last + y] += spread_[to][y] - spread_[from][y];
+    for (std::size_t y = 0; last + y < total_width_; ++y) potential[last + y] += spread_[to][y] - spread_[from][y];
     return cost;
   }
   /// Sets the start of the next search: the best set plus the cell that costs least beside it.
   void grow_best() {
-    std::vector<Value> potential(wide_, 0);
+    std::vector<Value> potential(total_width_, 0);
     Value cost = 0;
     for (std::size_t i = 0; i < lines_.size(); ++i)
       if (best_lengths_[i] > 0) cost += put(i, 0, best_lengths_[i], potential);
@@ -218,7 +218,7 @@ class Corners {
       const Value line_potential = potential_of(lines_[i], potential);
       for (std::size_t y = 0; y < max_length; ++y) values_.push_back(line_potential + potential[last + y]);
     }
-    work_ += static_cast<double>(values_.size() + lines_.size() - line + wide_);
+    work_ += static_cast<double>(values_.size() + lines_.size() - line + total_width_);
     if (work_ > end || values_.size() < static_cast<std::size_t>(left)) return;
     std::nth_element(values_.begin(), values_.begin() + left - 1, values_.end());
     if (std::accumulate(values_.begin(), values_.begin() + left, cost + least_of(left)) >= below(best_)) return;
@@ -249,7 +249,7 @@ class Corners {
   double budget_, work_ = 0, slack_ = 0;
   std::vector<Line> lines_;
   std::vector<std::size_t> start_;  // index of each dimension in the potentials
-  std::size_t wide_ = 0;
+  std::size_t total_width_ = 0;
   std::vector<Value> inner_;                // [length]: pairs within a line, by the last dimension
   std::vector<std::vector<Value>> spread_;  // [length][position]: what a line adds to a unit at that position
   std::vector<std::size_t> lengths_, caps_, best_lengths_;

@@ -5,7 +5,7 @@
 
 namespace mm::place::search {
 
-bool factors(Square& a) {
+bool has_cholesky(Square& a) {
   const std::size_t n = a.n, block = 32;
   for (std::size_t from = 0; from < n; from += block) {
     const std::size_t to = std::min(n, from + block);

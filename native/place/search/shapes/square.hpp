@@ -16,7 +16,7 @@ struct Square {
 
 /// Returns whether a Cholesky factorization exists; destroys `a`. If it exists, no eigenvalue is below -2 (n + 1) ε
 /// trace (Higham, Accuracy and Stability of Numerical Algorithms, theorem 10.3; Rump, BIT 46, 2006).
-bool factors(Square& a);
+bool has_cholesky(Square& a);
 
 /// Returns the square of a symmetric matrix.
 Square squared(const Square& a);

@@ -61,7 +61,7 @@ def watched(folder: Path, enabled: bool = True) -> Iterator[None]:
 
         recorder = process.start(
             argv,
-            process.ENDS_WITH_PARENT,
+            process.TERMINATED_WITH_PARENT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,

@@ -25,7 +25,7 @@ from meshmark.compare.exports.matrix import latencies, line_latencies
 from meshmark.errors import AbsentError
 from meshmark.measure.repetitions import point, pool
 from meshmark.statistics.verdicts import MARGIN
-from meshmark.store.record import MODE, Record, median
+from meshmark.store.record import MODE_SUFFIX, Record, median
 from meshmark.values.units import plain
 
 _UNITS: Final = {
@@ -159,7 +159,7 @@ def _history(material: ExportMaterial) -> tuple[list[tuple[str, str, dict[str, R
         steps.setdefault(run, {}).setdefault(step, []).append(record)
     runs = []
     for run, entries in steps.items():
-        pooled = [r for r in pool([*entries.values()]) if not r.metric.endswith(MODE)]
+        pooled = [r for r in pool([*entries.values()]) if not r.metric.endswith(MODE_SUFFIX)]
         columns = {name_of(r): r for r in material.usable(pooled)}
         start = max((str(r.provenance.get("start", "")) for r in pooled), default="")
         if columns and _seconds(start) is not None and start <= (material.side.start or start):

@@ -302,7 +302,7 @@ def parse_scenario(toml: str, where: str, user_metrics: Metrics | None = None, f
             reason = (
                 "which another program has"
                 if namesake == name_of_last
-                else f"whose files would have the same names as those of {quoted_value(namesake)}"
+                else f"whose files would have the same names as the files of {quoted_value(namesake)}"
             )
             raise UsageError(f"{where}: program {i}: name: found {quoted_value(name_of_last)}, {reason}")
     scenario = Scenario(programs=tuple(members), metrics=scenario_metrics, **fields_of(file.scenario))

@@ -26,7 +26,7 @@ from meshmark.measure.runs.journal import JournalContent, parse_line, read_journ
 from meshmark.measure.runs.plan import SurveyPlan, SurveyStep
 from meshmark.measure.runs.rank_files import rank_files
 from meshmark.store.run import Absence
-from meshmark.store.session import appended, whole_lines
+from meshmark.store.session import open_for_append, whole_lines
 from meshmark.store.store import Store
 
 STATE = "run.json"  # in the run folder: metadata of the run, which a report needs beside the records
@@ -96,7 +96,7 @@ class PlanRunner:
         began = time.monotonic()
         try:
             argv = [*program_of(step), *step.argv]
-            with appended(journal) as sink:
+            with open_for_append(journal) as sink:
                 if journal.stat().st_size:
                     argv += ["--resume", str(journal)]
                 status, problem = self._pump(step, argv, sink)
@@ -135,7 +135,7 @@ class PlanRunner:
         try:
             child = process.start(
                 argv,
-                process.ENDS_WITH_PARENT if step.ranks else process.DIES_WITH_PARENT,
+                process.TERMINATED_WITH_PARENT if step.ranks else process.KILLED_WITH_PARENT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from meshmark.statistics.clock import ClockEffect, clock_effect
-from meshmark.store.record import Record, set_conditions, varying
+from meshmark.store.record import Record, chosen_conditions, varying
 
 CLOCK: Final = "cpu.clock_ghz"  # key of a machine file
 
@@ -25,7 +25,7 @@ def clock_sweeps(records: Sequence[Record]) -> list[dict[str, Any]]:
     usable = [r for r in records if _ghz(r) > 0 and r.better != "none" and r.value > 0]
     if len({_ghz(r) for r in usable}) < 2:
         return []
-    other_conditions = [k for k in varying(set_conditions(usable), usable) if k != CLOCK]
+    other_conditions = [k for k in varying(chosen_conditions(usable), usable) if k != CLOCK]
     groups: dict[tuple[str, str], dict[float, dict[int, float]]] = {}
     for r in usable:
         rate = r.value if r.better == "higher" else 1 / r.value

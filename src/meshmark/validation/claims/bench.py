@@ -19,7 +19,7 @@ from meshmark.measure.runs.plan import SurveyStep, launched
 from meshmark.measure.runs.probe import arguments
 from meshmark.measure.runs.runner import PlanRunner
 from meshmark.statistics.verdicts import MedianEstimate
-from meshmark.store.record import MODE, Record, Scalar
+from meshmark.store.record import MODE_SUFFIX, Record, Scalar
 from meshmark.store.store import Store
 
 BUDGET_S: Final = 5.0  # sampling time of a test on the host
@@ -231,7 +231,7 @@ class Bench:
         self.store.add(self.run, step.id, reading.records, reading.absences, self.host)
         if result.message:
             raise MeshmarkError(f"{term.instrument}: {result.message}")
-        records = [r for r in reading.records if not r.metric.endswith(MODE)]
+        records = [r for r in reading.records if not r.metric.endswith(MODE_SUFFIX)]
         if not any(r.metric == term.metric for r in records):
             reasons = [a.reason for a in reading.absences if a.metric in {None, term.metric}]
             raise AbsentError(f"{term.instrument}: {reasons[0] if reasons else 'nothing was measured'}")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meshmark.store.record import Record, set_conditions, varying
+from meshmark.store.record import Record, chosen_conditions, varying
 from meshmark.values.units import percent, plain, show
 from meshmark.views.content.selection import interval_text, number_in
 from meshmark.views.tables import Cells, TableSection, TextCell, TextTable
@@ -36,7 +36,7 @@ class RecordListing:
 
 def visible(records: Sequence[Record], hidden: Collection[str] = ()) -> list[str]:
     """Return the conditions that views show."""
-    return [k for k in set_conditions(records) if not (k in _HIDDEN or k in hidden or k.startswith(_TRIALS))]
+    return [k for k in chosen_conditions(records) if not (k in _HIDDEN or k in hidden or k.startswith(_TRIALS))]
 
 
 def listings(records: Sequence[Record], hidden: Collection[str] = ()) -> tuple[list[str], list[RecordListing]]:

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Final
 
-from meshmark.store.record import MODE, OBSERVED, Record
+from meshmark.store.record import MODE_SUFFIX, OBSERVED, Record
 from meshmark.values.units import NBSP, scale_for, show, size, wide_text
 from meshmark.values.units import number as digits
 
@@ -161,7 +161,7 @@ def modes_of(records: Iterable[Record], record: Record) -> list[Record]:
     modes = [
         r
         for r in records
-        if (r.machine, r.instrument, r.metric) == (record.machine, record.instrument, record.metric + MODE)
+        if (r.machine, r.instrument, r.metric) == (record.machine, record.instrument, record.metric + MODE_SUFFIX)
         and all(r.conditions.get(k) == v for k, v in same.items())
     ]
     return sorted(modes, key=lambda r: value_of(r, "run_mode"))

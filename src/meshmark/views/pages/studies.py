@@ -16,7 +16,7 @@ from meshmark.errors import UsageError
 from meshmark.load.studies.outcome import RECORDS
 from meshmark.measure.runs.journal import JournalContent, read_journal
 from meshmark.store.files import write_text
-from meshmark.store.record import Record, set_conditions, varying
+from meshmark.store.record import Record, chosen_conditions, varying
 from meshmark.store.session import whole_lines
 from meshmark.values.units import show
 from meshmark.views.charts.drawing import PALETTE, Drawing, Row, chart_page, row, tooltip
@@ -436,7 +436,7 @@ def _value_text(key: str, value: Any) -> str:
 
 
 def _varying(records: Sequence[Record]) -> list[str]:
-    keys = [k for k in set_conditions(records) if k not in _SHOWN_ELSEWHERE]
+    keys = [k for k in chosen_conditions(records) if k not in _SHOWN_ELSEWHERE]
     return varying(keys, records) or [str(k) for k in _PARAMETERS if k in keys][:1]
 
 

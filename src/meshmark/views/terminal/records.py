@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from meshmark.store.record import MODE, Record, varying
+from meshmark.store.record import MODE_SUFFIX, Record, varying
 from meshmark.values.units import percent, plain
 from meshmark.views.content.listing import RecordListing, conditions_text, listings, shown, title, visible
 from meshmark.views.content.selection import bounds_text, modes_of, modes_texts
@@ -110,7 +110,7 @@ def _interval(record: Record) -> str:
 
 def _points(records: Sequence[Record]) -> list[Record]:
     """Return the records that are not modes of other records."""
-    return [r for r in records if not r.metric.endswith(MODE)]
+    return [r for r in records if not r.metric.endswith(MODE_SUFFIX)]
 
 
 def print_modes(records: Sequence[Record]) -> None:
