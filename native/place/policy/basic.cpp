@@ -46,7 +46,7 @@ Picked pack(const View& view, const std::vector<Index>& among) {
   const bool fits_one = view.slots_needed() <= largest;
   std::string socket_names;
   while (pick.slots.size() < view.slots_needed()) {
-    // Use the fullest socket that has room for the rest. If there is none, use the emptiest socket, but only for a job
+    // Use the fullest socket that has room for the rest. Otherwise, use the emptiest socket, but only for a job
     // that is too large for any socket.
     const Index needed = view.slots_needed() - pick.slots.size();
     int fitting = -1, emptiest = -1;
