@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from meshmark.load.synthesis.make import ProgramTrial
     from meshmark.load.synthesis.program import SyntheticProgram
 
-app = typer.Typer(
-    help="Load this machine with synthetic programs.",
-    no_args_is_help=True,
-)
+app = typer.Typer(help="Load this machine with synthetic programs.", no_args_is_help=True)
 app.add_typer(study_app, name="study")
 register_init(
     app,
@@ -47,11 +44,7 @@ register_init(
 
 BaseOption = Annotated[
     str,
-    typer.Option(
-        "--base",
-        help="name of the run that measured the calibration data [the newest of this machine]",
-        show_default=False,
-    ),
+    typer.Option("--base", help="run that measured the calibration data [newest of this machine]", show_default=False),
 ]
 CpusOption = Annotated[
     str, typer.Option("--cpus", help="CPUs to use, for example 0-3 [all allowed]", show_default=False)

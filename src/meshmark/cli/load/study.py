@@ -139,7 +139,7 @@ OPTIONS: Final = {
         "--clock", "wall", "wall, or dedicated: wall time minus the time spent waiting for a CPU (for busy machines)"
     ),
     "seed": _option("--seed", 0, "seed for the order of runs"),
-    "base": _option("--base", "", "name of the run that measured the calibration data [the newest of this machine]"),
+    "base": _option("--base", "", "run that measured the calibration data [newest of this machine]"),
     "store": StudyOption(StoreOption, None),
     "no_store": StudyOption(NoStoreOption, False),
     "as_json": StudyOption(JsonOption, False),

@@ -401,10 +401,7 @@ class Campaign:
         return self.taken.union(name.removesuffix(SUFFIX) for name in files)
 
     def _end(self, job: str, finished: frozenset[str], known: Mapping[str, EngineNode]) -> None:
-        """Record the end of a job that no longer exists.
-
-        Its nodes without a file wait for another try, or have failed after `TRIES` jobs.
-        """
+        """Record the end of a job; its nodes without a file wait for another try or, after `TRIES`, have failed."""
         nodes = self._live.pop(job)
         self._unsure.pop(job, None)
         self._record("ended", job=job)
