@@ -212,6 +212,7 @@ class _Pairing:
         self._sides = a_side, b_side
         self._same_source = source(a_side[0]) == source(b_side[0])
         self._kinds = kind_by_id
+        self._rank = {id(r): number for side in self._sides for number, r in enumerate(_ranked(side))}
         groups = [grouped(side, _metric) for side in self._sides]
         self._groups = {m: (groups[0][m], groups[1][m]) for m in groups[0] if m in groups[1]}
         self._words: dict[int, dict[str, str]] = {}
@@ -233,12 +234,16 @@ class _Pairing:
         for sides in self._groups.values():
             for pairing_pass in _PASSES:
                 self._pass(sides, pairing_pass)
-        keys = [{point_key(r, *PAGES): r for r in _ranked(side)} for side in self._sides]
+        keys = [{point_key(r, *PAGES): r for r in self._ranked(side)} for side in self._sides]
         paired_ids = self._taken[False] | self._taken[True]
         for key in keys[0].keys() & keys[1].keys():
             if paired_ids.isdisjoint({id(keys[0][key]), id(keys[1][key])}):
                 self._add(keys[0][key], keys[1][key], None)
         return self._found
+
+    def _ranked(self, records: Iterable[Record]) -> list[Record]:
+        """Return records of one side in the order of the function of this name, which ranks each record once."""
+        return sorted(records, key=lambda r: self._rank[id(r)])
 
     def _pass(self, sides: tuple[Sequence[Record], Sequence[Record]], how: _PairingRule) -> None:
         """Pair the remaining results of a metric by the conditions that both state."""
@@ -254,7 +259,7 @@ class _Pairing:
             for names_b, b_records in by_names[1].items():
                 common_names = names_a & names_b
                 keys = [
-                    {self._key(i, common_names, how, r): r for r in _ranked(records)}
+                    {self._key(i, common_names, how, r): r for r in self._ranked(records)}
                     for i, records in enumerate((a_records, b_records))
                 ]
                 # If equal footprints of a kind are compared, the kind needs no pair that represents it.
