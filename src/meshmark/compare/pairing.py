@@ -7,7 +7,6 @@ results with the same footprint and the same CPU and node numbers, then one pair
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meshmark.compare.kinds import CPUS, LEVEL, LOAD, MEMORY, ResultKind, grouped, kinds, known_words, resolved, source
-from meshmark.measure.repetitions import PLATEAU, point, point_key
+from meshmark.measure.repetitions import PLATEAU, key_text, point, point_key
 from meshmark.store.record import Record
 
 # Conditions that depend on the machine or its software, or name parts of it. The results of a pair may differ in them.
@@ -302,7 +301,7 @@ class _Pairing:
         if r.metric.startswith("level_"):  # memory may be the fourth level of one machine, and the third of another
             level_names = {*PLATEAU, *(("level",) if point.get("kind") == "memory" else ())}
             point = {k: v for k, v in point.items() if k not in level_names}
-        return json.dumps([*_metric(r), point], sort_keys=True)
+        return key_text([*_metric(r), point])
 
     def _add(self, x: Record, y: Record, how: _PairingRule | None) -> None:
         """Add a pair, unless it is unknown whether both are of one kind.

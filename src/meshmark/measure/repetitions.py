@@ -24,11 +24,10 @@ PLATEAU: Final = ("from_bytes", "to_bytes")  # the conditions with the footprint
 _CURVE_CONDITIONS: Final = sorted(("level", "kind", *PLATEAU))  # conditions that identify results of a whole curve
 _LONGEST_S: Final = 3600.0  # longer budgets are not recommended
 MODE_GAP: Final = 0.05  # smallest gap between the nearest intervals of two modes, as a share of the lower one
-_TWO_RUNS: Final = (
-    1.5  # factor for the bounds of two runs: with it, 4 % of equal pairs appear to differ, without it 6 %
-)
+# Factor for the bounds of two runs: with it, 4 % of equal pairs appear to differ, without it 6 %.
+_TWO_RUNS: Final = 1.5
 
-_json: Final = json.JSONEncoder(sort_keys=True).encode  # `json.dumps` would make an encoder for each of many keys
+key_text: Final = json.JSONEncoder(sort_keys=True).encode  # `json.dumps` would make an encoder for each of many keys
 
 
 def point_key(record: Record, *without: str) -> str:
@@ -39,9 +38,9 @@ def point_key(record: Record, *without: str) -> str:
     """
     instrument, *conditions = point(record)
     if not without:
-        return _json([record.metric, instrument, *conditions])
+        return key_text([record.metric, instrument, *conditions])
     identifying = [{k: v for k, v in group.items() if k not in without} for group in conditions]
-    return _json([record.metric, instrument, *identifying])
+    return key_text([record.metric, instrument, *identifying])
 
 
 def measured(record: Record) -> MedianEstimate:

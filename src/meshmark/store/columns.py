@@ -293,15 +293,22 @@ def rows_are_valid(table: pa.Table) -> bool:
     False does not prove an error; `record_of` and `absence_of` decide, and report the reason.
     """
     measured = table["status"].to_numpy(zero_copy_only=False) == MEASURED
-    required = ["status", *ALWAYS, *(OF_RECORDS if measured.all() else ())]
-    if not measured.all() and not (~measured).all():
-        parts = (table.filter(measured), table.filter(~measured))
-        return all(rows_are_valid(part) for part in parts)
-    if any(table[name].null_count for name in required) or _objects(table) is None:
-        return False
-    if not measured.all():
-        return not (table["reason"].null_count or table["enable"].null_count)
-    return _values_are_valid(table)
+    if measured.all():
+        return _objects_of_records(table) is not None
+    if measured.any():
+        return all(rows_are_valid(table.filter(rows)) for rows in (measured, ~measured))
+    return not _lacks(table, ("status", *ALWAYS, "reason", "enable")) and _objects(table) is not None
+
+
+def _lacks(table: pa.Table, required: Iterable[str]) -> bool:
+    return any(table[name].null_count for name in required)
+
+
+def _objects_of_records(table: pa.Table) -> dict[str, dict[str, Scalar]] | None:
+    """Return the objects of conditions and of provenance by their texts; None if a record is perhaps not valid."""
+    if _lacks(table, (*ALWAYS, *OF_RECORDS)) or not _values_are_valid(table):
+        return None
+    return _objects(table)
 
 
 def _values_are_valid(table: pa.Table) -> bool:
@@ -382,9 +389,7 @@ def records_of(table: pa.Table) -> list[Record] | None:
 
     This takes a third of the time of `record_of`. Records with the same provenance share it.
     """
-    if any(table[name].null_count for name in (*ALWAYS, *OF_RECORDS)) or not _values_are_valid(table):
-        return None
-    if (objects := _objects(table)) is None:
+    if (objects := _objects_of_records(table)) is None:
         return None
     texts = {name: list(map(intern, table[name].to_pylist())) for name in _RECORD_TEXTS}
     value, low, high, samples, flags, start, other, provenance = (table[name].to_pylist() for name in _RECORD_VALUES)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from meshmark.errors import UsageError, quoted
 from meshmark.store.columns import POINT
 from meshmark.store.record import OBSERVED, Record
 from meshmark.store.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # A JSON patch that removes the observed conditions; its braces are doubled for `Store.select`.
 _UNOBSERVED: Final = json.dumps(dict.fromkeys(sorted(OBSERVED))).replace("{", "{{").replace("}", "}}")
@@ -26,12 +29,10 @@ _KEY: Final = ", ".join(
 )
 _QUERY: Final = f"""
     WITH found AS (SELECT *, row_number() OVER () AS place FROM {{rows}}),
-         runs AS (SELECT run, max(coalesce(start, '')) AS begun FROM found GROUP BY run)
-    SELECT found.* FROM found JOIN runs USING (run) WHERE {{when}}
+         runs AS (SELECT run, max(coalesce(start, '')) AS begun FROM found GROUP BY run),
+         counted AS (SELECT count(*) AS runs FROM runs WHERE {{when}})
+    SELECT found.*, counted.runs FROM found JOIN runs USING (run), counted WHERE {{when}}
     QUALIFY begun = max(begun) OVER (PARTITION BY {_KEY}) ORDER BY place"""
-
-_RUNS: Final = """
-    SELECT count(*) AS runs FROM (SELECT max(coalesce(start, '')) AS begun FROM {rows} GROUP BY run) WHERE {when}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,14 @@ def newest(store: Store, machine: str, until: str = "") -> NewestResults:
             f"date: found '{quoted(until)}'; allowed: a date and time or its first part, such as 2026-10-25"
         )
     predicate = f"left(begun, {len(until)}) <= '{until}'" if until else "true"
-    rows = store.converted(lambda row: row, _QUERY.replace("{when}", predicate), machine=machine)
-    runs = store.select(_RUNS.replace("{when}", predicate), machine=machine)
-    return NewestResults(rows, runs[0]["runs"] if runs else 0)
+    counts: list[int] = []  # the same in every row
+
+    def rows(table: pa.Table) -> list[tuple[str, str, Record]]:
+        counts.extend(table["runs"].slice(0, 1).to_pylist())
+        return store.rows_in(table)
+
+    newest_rows = store.selected(_QUERY.replace("{when}", predicate), rows, machine=machine)
+    return NewestResults(newest_rows, counts[0] if counts else 0)
 
 
 def first_start(store: Store, machine: str) -> str:

@@ -33,10 +33,8 @@ class QueryError(Exception):
     """An error of DuckDB, as one line."""
 
 
-def fetch_rows(query: str, values: Sequence[Any], convert: Callable[[dict[str, Any]], _Converted]) -> list[_Converted]:
-    """Execute a query, and return its rows, each converted from a dictionary of its columns.
-
-    The rows are fetched in parts, because a dictionary of all columns takes several times the memory of a record.
+def fetch_rows(query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+    """Execute a query, and return its rows, each a dictionary of its columns.
 
     Raises:
         QueryError: DuckDB cannot execute the query.
@@ -44,9 +42,9 @@ def fetch_rows(query: str, values: Sequence[Any], convert: Callable[[dict[str, A
     with _connected() as db:
         cursor = db.execute(query, values)
         names = [d[0] for d in cursor.description or ()]
-        rows: list[_Converted] = []
+        rows: list[dict[str, Any]] = []
         while part := cursor.fetchmany(_PART_ROWS):
-            rows += [convert(dict(zip(names, row, strict=True))) for row in part]
+            rows += [dict(zip(names, row, strict=True)) for row in part]
         return rows
 
 
@@ -62,12 +60,7 @@ def fetch_tables(
 
     with _connected() as db:
         reader: pa.RecordBatchReader = db.sql(query, params=list(values)).to_arrow_reader(_PART_ROWS)
-        try:
-            return [item for batch in reader for item in convert(pa.Table.from_batches([batch]))]
-        except (OSError, pa.ArrowException) as error:  # an error of DuckDB, passed on by Arrow
-            if "interrupted" in str(error).lower():
-                raise KeyboardInterrupt from error
-            raise QueryError(quoted(str(error).splitlines()[0], 400)) from error
+        return [item for batch in reader for item in convert(pa.Table.from_batches([batch]))]
 
 
 def fetch_table(query: str, values: Sequence[Any], tables: Mapping[str, pa.Table]) -> pa.Table:
@@ -95,18 +88,23 @@ def _connected() -> Iterator[DuckDBPyConnection]:
         QueryError: DuckDB cannot execute a query in the block.
     """
     import duckdb
+    import pyarrow as pa
 
     with duckdb.connect() as db:
         try:
             yield db
-        except RuntimeError as error:  # DuckDB raises it on SIGINT
-            if "interrupted" in str(error):
+        except (RuntimeError, OSError, pa.ArrowException) as error:  # from DuckDB on SIGINT, or passed on by Arrow
+            if "interrupted" in str(error).lower():
                 raise KeyboardInterrupt from error
-            raise
+            if isinstance(error, RuntimeError):
+                raise
+            raise _query_error(error) from error
         except duckdb.Error as error:
-            raise QueryError(
-                quoted(str(error).splitlines()[0], 400)
-            ) from error  # the message includes the path of the file
+            raise _query_error(error) from error
+
+
+def _query_error(error: Exception) -> QueryError:
+    return QueryError(quoted(str(error).splitlines()[0], 400))  # the message includes the path of the file
 
 
 def rows_sql(files: Sequence[StoreFile]) -> tuple[str, list[Any]]:

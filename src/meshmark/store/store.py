@@ -266,7 +266,7 @@ class Store:
 
         The query contains `FROM {rows}`; further conditions follow with `AND`.
         """
-        return self._select(query, equal, _IS_MEASURED, lambda sql, values: fetch_rows(sql, values, dict))
+        return self._select(query, equal, _IS_MEASURED, fetch_rows)
 
     def rows(self, **equal: str) -> list[tuple[str, str, Record]]:
         """Return run, step and record of the rows in which the columns `equal` have these values.
@@ -276,26 +276,24 @@ class Store:
         """
         return self.converted(lambda row: row, **equal)
 
-    def converted(
-        self,
-        convert: Callable[[tuple[str, str, Record]], _Of | None],
-        query: str = "SELECT * FROM {rows}",
-        **equal: str,
-    ) -> list[_Of]:
-        """Return what `convert` makes of each row of a query that has all columns, except None.
+    def converted(self, convert: Callable[[tuple[str, str, Record]], _Of | None], **equal: str) -> list[_Of]:
+        """Return what `convert` makes of the rows that `rows` returns, except None; the records are not kept."""
 
-        The records are not kept. `query` and `equal` are as in `select`.
-        """
+        def results(table: pa.Table) -> Iterator[_Of]:
+            return (result for row in self.rows_in(table) if (result := convert(row)) is not None)
 
-        def converted_rows(table: pa.Table) -> Iterator[_Of]:
-            if (records := records_of(table)) is None:
-                rows = self.parsed(table.to_pylist())
-            else:
-                names = ([sys.intern(name) for name in table[column].to_pylist()] for column in ("run", "step"))
-                rows = list(zip(*names, records, strict=True))
-            return (result for row in rows if (result := convert(row)) is not None)
+        return self.selected("SELECT * FROM {rows}", results, **equal)
 
-        return self._select(query, equal, _IS_MEASURED, lambda sql, values: fetch_tables(sql, values, converted_rows))
+    def selected(self, query: str, convert: Callable[[pa.Table], Iterable[_Of]], **equal: str) -> list[_Of]:
+        """Return what `convert` makes of the rows of a query as in `select`, of which it gets some at a time."""
+        return self._select(query, equal, _IS_MEASURED, lambda sql, values: fetch_tables(sql, values, convert))
+
+    def rows_in(self, table: pa.Table) -> list[tuple[str, str, Record]]:
+        """Return run, step and record of rows with all columns; inconsistent rows are as in `parsed`."""
+        if (records := records_of(table)) is None:
+            return self.parsed(table.to_pylist())
+        names = ([sys.intern(name) for name in table[column].to_pylist()] for column in ("run", "step"))
+        return list(zip(*names, records, strict=True))
 
     def parsed(self, rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, Record]]:
         """Return run, step and record of rows from `select`; inconsistent rows are skipped and added to `broken`."""
@@ -316,9 +314,7 @@ class Store:
     def absences(self, **equal: str) -> list[Absence]:
         """Return the absences whose columns have these values; damaged rows are left out."""
         is_absence = f"(status IS NULL OR status <> '{MEASURED}')"
-        rows = self._select(
-            "SELECT * FROM {rows}", equal, is_absence, lambda sql, values: fetch_rows(sql, values, dict)
-        )
+        rows = self._select("SELECT * FROM {rows}", equal, is_absence, fetch_rows)
         return [absence for row in rows if (absence := self._parse_row(row, absence_of)) is not None]
 
     def runs(self) -> list[dict[str, Any]]:
