@@ -96,16 +96,24 @@ class Mark {
   void* set_;
 };
 
-/// Waits for that time, and at least until half a second after the program set its mark: others may use its CPU.
-Report watch(const Program& program, const Expectation& expected, double seconds, const Mark* mark = nullptr) {
+/// Observes the program until that holds of the observer, which is asked after each sample.
+Report observe(const Program& program, const Expectation& expected,
+               const std::function<bool(const Observer&)>& is_done) {
   Observer observer(machine_of("host"), program.pid(), expected);
-  const double last = mm::wall_s() + 100;
-  for (double end = mm::wall_s() + seconds; mm::wall_s() < end;) {
+  do {
     observer.sample();
     std::this_thread::sleep_for(std::chrono::duration<double>(observer.next_s()));
-    if (mark && !mark->is_set()) end = std::min(last, std::max(end, mm::wall_s() + 0.5));
-  }
+  } while (!is_done(observer));
   return observer.report();
+}
+
+/// Waits for that time, and at least until half a second after the program set its mark: others may use its CPU.
+Report watch(const Program& program, const Expectation& expected, double seconds, const Mark* mark = nullptr) {
+  const double begin = mm::wall_s(), last = begin + 100;
+  return observe(program, expected, [&, end = begin + seconds](const Observer&) mutable {
+    if (mark && !mark->is_set()) end = std::min(last, std::max(end, mm::wall_s() + 0.5));
+    return mm::wall_s() >= end;
+  });
 }
 
 std::set<Violation> violations(const Report& report) {
@@ -122,15 +130,9 @@ bool reports(const Report& report, const std::string& word) {
 /// Watches until that holds of the report, at most 100 s: others may use the program's CPU.
 Report watch_until(const std::function<bool(const Report&)>& holds, const Program& program,
                    const Expectation& expected) {
-  Observer observer(machine_of("host"), program.pid(), expected);
-  const double end = mm::wall_s() + 100;
-  Report report;
-  do {
-    observer.sample();
-    report = observer.report();
-    std::this_thread::sleep_for(std::chrono::duration<double>(observer.next_s()));
-  } while (!holds(report) && mm::wall_s() < end);
-  return report;
+  return observe(program, expected, [&, end = mm::wall_s() + 100](const Observer& observer) {
+    return holds(observer.report()) || mm::wall_s() >= end;
+  });
 }
 
 auto contains(Violation violation) {
