@@ -30,7 +30,7 @@ class UnjudgedError(MeshmarkError):
 
 
 class AbsentError(MeshmarkError):
-    """What was requested is not available on this machine; the message is the reason. Exit status 77."""
+    """The machine or the installation lacks what a command needs; the message is the reason. Exit status 77."""
 
     status = 77
 

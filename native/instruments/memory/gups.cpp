@@ -19,8 +19,7 @@ const mm::Description kGups{
         "table[x & mask] ^= x over HPCC's random stream, each thread from a different position. plain: one update "
         "after the other; ahead: the same with the lines of the next 32 updates prefetched. At the end all updates are "
         "repeated, which must restore the initial table. Any wrong word with one thread, or more than 1 % with several "
-        "(the benchmark's rules permit "
-        "races between threads), sets the flag unverified.\n"
+        "(the benchmark's rules permit races between threads), sets the flag unverified.\n"
         "example: meshmark-probe gups --table 1GiB --pages 4KiB,thp --threads 1,all",
     .source =
         "HPC Challenge RandomAccess: Koester, Lucas; Luszczek et al., Introduction to the HPC Challenge Benchmark "

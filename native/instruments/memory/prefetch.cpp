@@ -19,8 +19,8 @@ const mm::Description kPrefetch{
         "Each access reads a whole line of 64 B. sequence: one line after the other; gather: in a random order that is "
         "known in advance, as with an index array, which is read too (4 B per access). Before each access, the line "
         "that is read `distance` accesses later is prefetched into all caches; 0: none. Addresses do not depend on "
-        "data, "
-        "so the processor already overlaps accesses as far as its out-of-order window reaches: the best distance shows "
+        "data, so the processor already overlaps accesses as far as its out-of-order window reaches: the best distance "
+        "shows "
         "what a prefetch adds. Every thread reads its own part of the memory.\n"
         "example: meshmark-probe prefetch --access gather --distance 0,4,16,64 --threads 1,all",
     .source = "Lee, Kim, Vuduc, When Prefetching Works, When It Doesn't, and Why, ACM TACO 9 (2012)",

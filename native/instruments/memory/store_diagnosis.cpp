@@ -9,7 +9,7 @@
 namespace mm {
 namespace {
 
-// Relative uncertainty of a reported rate, half that of a ratio: STREAM prints the best of several runs.
+// Relative uncertainty of a reported rate, since STREAM prints the best of several runs; a ratio has twice as much.
 constexpr double kReported = 0.01;
 constexpr double kExcess = 1.05;  // factor by which another run may exceed our rate with ordinary stores by chance
 
@@ -76,9 +76,9 @@ StoreDiagnosis diagnose_stores(const std::map<std::string, double>& reported, co
   for (const auto& [kernel, rate] : common) exceeds = exceeds || rate > kExcess * ours.ordinary.at(kernel).high;
   if (like_ordinary && like_streaming)
     return with_reason("the reported ratio is between the ratios of both kinds of stores");
-  if (!like_ordinary && !like_streaming) return with_reason("the reported ratio is that of neither kind of stores");
+  if (!like_ordinary && !like_streaming) return with_reason("the reported ratio matches neither kind of stores");
   if (like_ordinary && exceeds)
-    return with_reason("the ratio is that of ordinary stores, but the rates exceed what they reach here");
+    return with_reason("the ratio matches ordinary stores, but the rates exceed what ordinary stores reach here");
   diagnosis.verdict = like_ordinary ? "ordinary stores" : "streaming stores";
   return with_reason(exceeds ? "the ratio matches, and the rates exceed what ordinary stores reach here"
                              : "the ratio matches");

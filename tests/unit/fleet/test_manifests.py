@@ -54,7 +54,9 @@ def test_each_node_gets_a_job_that_is_valid(tmp_path: Path) -> None:
         command("fleet", "check", str(tmp_path), "--resume"), capture_output=True, text=True, timeout=120, check=False
     )
     assert (
-        second_run.returncode == 2 and "belongs to kubernetes" in second_run.stderr and "fleet ingest" in second_run.stderr
+        second_run.returncode == 2
+        and "belongs to kubernetes" in second_run.stderr
+        and "fleet ingest" in second_run.stderr
     )
 
 

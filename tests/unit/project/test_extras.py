@@ -1,4 +1,4 @@
-"""What needs a package of an extra names the command that installs the extra."""
+"""If an optional package is missing, the error names the command that installs it."""
 
 from __future__ import annotations
 
