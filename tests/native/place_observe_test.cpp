@@ -97,8 +97,7 @@ class Mark {
 };
 
 /// Observes the program until that holds of the observer, which is asked after each sample.
-Report observe(const Program& program, const Expectation& expected,
-               const std::function<bool(const Observer&)>& is_done) {
+Report observe(const Program& program, const Expectation& expected, auto is_done) {
   Observer observer(machine_of("host"), program.pid(), expected);
   do {
     observer.sample();
@@ -128,8 +127,7 @@ bool reports(const Report& report, const std::string& word) {
 }
 
 /// Watches until that holds of the report, at most 100 s: others may use the program's CPU.
-Report watch_until(const std::function<bool(const Report&)>& holds, const Program& program,
-                   const Expectation& expected) {
+Report watch_until(const auto& holds, const Program& program, const Expectation& expected) {
   return observe(program, expected, [&, end = mm::wall_s() + 100](const Observer& observer) {
     return holds(observer.report()) || mm::wall_s() >= end;
   });

@@ -6,7 +6,6 @@ function. What depends on the start of the interpreter (`PYTHON…`, `LD_…`, t
 
 from __future__ import annotations
 
-import array
 import atexit
 import contextlib
 import gc
@@ -73,7 +72,7 @@ class CommandServer:
             request = json.dumps([list(arguments), dict(env), cwd]).encode()
             descriptors = [other.fileno(), inputs, pipes[1][1], pipes[2][1]]
             with self._lock:
-                _send(self._socket, request, descriptors)
+                socket.send_fds(self._socket, [request], descriptors)
         finally:
             other.close()
             for descriptor in (pipes[0][0], pipes[1][1], pipes[2][1]):
@@ -111,10 +110,6 @@ def command_server() -> CommandServer:
 def can_serve(env: Mapping[str, str], more: Mapping[str, Any]) -> bool:
     """Return whether a command with this environment and these arguments of `subprocess.run` needs no new process."""
     return set(more) <= {"cwd", "input", "text"} and _fixed(env) == command_server().fixed
-
-
-def _send(to: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
-    to.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))])
 
 
 def _serve(requests: socket.socket) -> None:
