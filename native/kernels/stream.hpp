@@ -31,15 +31,6 @@ using StreamFunction = double (*)(double* a, const double* b, const double* c, s
 struct StreamTable {
   /// `ahead` contains `streaming` with a software prefetch; for kernels without loads, both have the same functions.
   std::array<StreamFunction, 7> ordinary, streaming, ahead;
-
-  constexpr bool is_complete() const {
-    for (const auto* functions : {&ordinary, &streaming, &ahead}) {
-      for (StreamFunction function : *functions) {
-        if (function == nullptr) return false;
-      }
-    }
-    return true;
-  }
 };
 
 struct StreamShape {
