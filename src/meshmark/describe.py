@@ -71,7 +71,12 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Description of one instrument (docs/reference/protocol.md); `raw` is the JSON object from which it was parsed."""
+    """Description of one instrument (docs/reference/protocol.md).
+
+    Attributes:
+        identity: The conditions that distinguish points, in alphabetical order.
+        raw: The JSON object from which the description was parsed.
+    """
 
     name: str
     summary: str
@@ -169,7 +174,7 @@ def _parsed(text: str | bytes) -> dict[str, Description]:
                 for p in d["parameters"]
             ),
             tuple(map(Metric.from_json, d["metrics"])),
-            tuple(d["identity"]),
+            tuple(sorted(d["identity"])),
             d,
         )
         for d in json.loads(text)

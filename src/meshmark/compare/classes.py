@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from meshmark.compare.pairing import matches
+from meshmark.compare.pairing import Pairing
 from meshmark.machine.published.papers import PAPER, papers
 from meshmark.store.record import Record
 
@@ -36,7 +36,7 @@ def published_of_class(
     candidates = [p for p in papers() if architecture and p.architecture == architecture]
     for paper in sorted(candidates, key=lambda p: p.publication.year or 0, reverse=True):
         year = f" of {paper.publication.year}" if paper.publication.year else ""
-        for match in matches([*records, *levels], paper.records(), same_machine=False):
+        for match in Pairing([*records, *levels], paper.records(), same_machine=False).matches:
             is_one_cpu = match.b.conditions.get("threads", match.b.conditions.get("processes")) == 1
             if match.a.metric == "level_latency" or match.differ or (not is_one_cpu and paper.packages != packages):
                 continue

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
-from meshmark.compare.kinds import kinds
 from meshmark.compare.normalise import Per, normalised
-from meshmark.compare.pairing import PAGES, ResultMatch, UnpairedResult, identity, matches, unpaired
+from meshmark.compare.pairing import PAGES, Pairing, ResultMatch, UnpairedResult, identity
 from meshmark.compare.sides import ResultSide
 from meshmark.describe import descriptions
 from meshmark.errors import UsageError, quoted
@@ -169,19 +168,18 @@ def compare(
     same_machine = a.machine == b.machine or is_identical
     if same_machine:
         a_records, b_records = with_common_plateaus([a_records, b_records])
-    kind_by_id = None if same_machine else kinds(a_records) | kinds(b_records)
-    record_pairs = matches(a_records, b_records, same_machine, kind_by_id)
+    pairing = Pairing(a_records, b_records, same_machine)
     if is_identical:  # results are equal to themselves, however uncertain they are
-        pairs = [ResultPair(a=m.a, b=m.b, ratio=Ratio(1.0, (1.0, 1.0), "equal")) for m in record_pairs]
+        pairs = [ResultPair(a=m.a, b=m.b, ratio=Ratio(1.0, (1.0, 1.0), "equal")) for m in pairing.matches]
     else:
-        pairs = [_pair(m, margin) for m in record_pairs]
+        pairs = [_pair(m, margin) for m in pairing.matches]
     if not {r.metric for r in a_records} & {r.metric for r in b_records}:
         metrics = [", ".join(sorted({r.metric for r in side})[:6]) or "nothing" for side in (a_records, b_records)]
         raise UsageError(
             f"compare: found no metric in common: {quoted(a.name)} has {metrics[0]}; {quoted(b.name)} has {metrics[1]}",
             "measure on one side a metric that the other has, or import output that contains it",
         )
-    unpaired_results = unpaired(a_records, b_records, record_pairs, kind_by_id)
+    unpaired_results = pairing.unpaired()
     return ResultComparison(
         a=a,
         b=b,

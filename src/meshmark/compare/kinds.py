@@ -9,8 +9,9 @@ tool is known to do; what cannot be derived stays unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, TypeVar
 
 from meshmark.store.record import Record
 
@@ -58,12 +59,12 @@ class Workers:
     part: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ResultKind:
-    """The kind of one result. `workers` is None if the instrument has no number of workers."""
+    """A kind of results. `workers` is None if the instrument has no number of workers."""
 
-    words: Words = field(default_factory=dict)
-    workers: Workers | None = None
+    words: Words
+    workers: Workers | None
 
 
 def source(record: Record) -> str:
@@ -80,21 +81,27 @@ def grouped(records: Iterable[Record], key: Callable[[Record], _K]) -> dict[_K, 
 
 
 def kinds(records: Sequence[Record]) -> dict[int, ResultKind]:
-    """Return the kind of each record of a side, by its `id`."""
+    """Return the kind of each record of a side, by its `id`. Records of one kind share it."""
     groups = grouped(records, lambda r: (source(r), r.instrument, r.metric))
     spans = [span for r in records if (span := _span(r)) is not None]
     kind_by_id: dict[int, ResultKind] = {}
+    kind_by_content: dict[tuple[Any, ...], ResultKind] = {}
     for group in groups.values():
         largest_count = max((count for r in group if (count := _count(r)) is not None), default=0)
         nodes = {n for r in group for name in _WITH_CPUS if isinstance(n := r.conditions.get(name), int)}
-        kind_by_id |= {id(r): ResultKind(_words(r, spans, nodes), _workers(r, largest_count)) for r in group}
+        for r in group:
+            words, workers = _words(r, spans, nodes), _workers(r, largest_count)
+            content = (*words.items(), workers)
+            if (kind := kind_by_content.get(content)) is None:
+                kind = kind_by_content[content] = ResultKind(words, workers)
+            kind_by_id[id(r)] = kind
     return kind_by_id
 
 
 def known_words(kinds_of_metric: Iterable[ResultKind]) -> dict[str, set[str]]:
     """Return, by aspect, the words that are known of the results of a metric."""
     words_by_aspect: dict[str, set[str]] = {}
-    for kind in kinds_of_metric:
+    for kind in set(kinds_of_metric):
         for aspect, words in kind.words.items():
             if len(words) == 1:
                 words_by_aspect.setdefault(aspect, set()).update(words)
@@ -120,6 +127,7 @@ def _one(may_be: frozenset[str], known: Set[str]) -> str:
     return " or ".join(sorted(may_be)) if not common else next(iter(common)) if len(common) == 1 else ""
 
 
+@lru_cache(maxsize=4096, typed=True)
 def _known(word: object) -> frozenset[str]:
     return frozenset({str(word)}) if word not in {None, ""} else frozenset()
 
@@ -158,8 +166,10 @@ def _number(record: Record, *names: str) -> float | None:
 
 def _span(record: Record) -> tuple[float, float, str] | None:
     """Return the footprints and the name of a level that a latency curve shows; None for other records."""
+    if record.metric != "level_latency":
+        return None
     low, high, level = (_number(record, n) for n in ("from_bytes", "to_bytes", "level"))
-    if record.metric != "level_latency" or low is None or high is None or level is None:
+    if low is None or high is None or level is None:
         return None
     if record.conditions.get("kind") == "memory":
         return low, high, "memory"

@@ -8,13 +8,14 @@ results with the same footprint and the same CPU and node numbers, then one pair
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from meshmark.compare.kinds import CPUS, LEVEL, LOAD, MEMORY, ResultKind, grouped, kinds, known_words, resolved, source
-from meshmark.measure.repetitions import PLATEAU, key_text, point, point_key
+from meshmark.measure.repetitions import PLATEAU, group_key, identity_names, key_text
 from meshmark.store.record import Record
 
 # Conditions that depend on the machine or its software, or name parts of it. The results of a pair may differ in them.
@@ -34,7 +35,8 @@ _WORDED: Final = frozenset(
 _WORKERS: Final = ("threads", "processes")
 # How a latency was measured. Results that differ in these are of one kind; the difference is named.
 _WAYS: Final = frozenset({"pattern", "stride_bytes", "locality_bytes"})
-Key = str | None
+_Key = tuple[Any, ...]
+_KeyFunction = Callable[[Record], _Key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,68 +62,66 @@ class UnpairedResult:
     reason: str
 
 
-def matches(
-    a_side: Sequence[Record],
-    b_side: Sequence[Record],
-    same_machine: bool,
-    kind_by_id: Mapping[int, ResultKind] | None = None,
-) -> list[ResultMatch]:
-    """Return the pairs, in the order of `a_side`.
+class Pairing:
+    """The results of two sides in pairs.
 
-    Args:
-        a_side: Results of the first side.
-        b_side: Results of the second side.
-        same_machine: Whether both sides are the same machine, so that all conditions have the same meaning.
-        kind_by_id: The kinds of the results of both sides, by `id()` of the record; None to determine them here.
+    Attributes:
+        matches: The pairs, in the order of the first side.
     """
-    pairs: list[ResultMatch] = []
-    by_source = [grouped(side, source) for side in (a_side, b_side)]
-    for a_source, a_records in by_source[0].items():
-        for b_source, b_records in by_source[1].items():
-            if a_source == b_source and same_machine:
-                pairs += _of_one_machine(a_records, b_records)
-            else:
-                kind_by_id = kind_by_id or kinds(a_side) | kinds(b_side)
-                pairs += _Pairing(a_records, b_records, kind_by_id).matches()
-    order = {id(r): i for i, r in enumerate(a_side)}
-    return sorted(pairs, key=lambda m: order[id(m.a)])
 
+    def __init__(self, a_side: Sequence[Record], b_side: Sequence[Record], same_machine: bool) -> None:
+        """Pair the results.
 
-def unpaired(
-    a_side: Sequence[Record],
-    b_side: Sequence[Record],
-    matches: Sequence[ResultMatch],
-    kind_by_id: Mapping[int, ResultKind] | None = None,
-) -> list[list[UnpairedResult]]:
-    """Return the results of each side that are in no pair.
+        Args:
+            a_side: Results of the first side.
+            b_side: Results of the second side.
+            same_machine: Whether both sides are the same machine, so that all conditions have the same meaning.
+        """
+        self._sides = a_side, b_side
+        pairs: list[ResultMatch] = []
+        by_source = [grouped(side, source) for side in self._sides]
+        for a_source, a_records in by_source[0].items():
+            for b_source, b_records in by_source[1].items():
+                if a_source == b_source and same_machine:
+                    pairs += _of_one_machine(a_records, b_records)
+                else:
+                    pairs += _SourcePairing(a_records, b_records, self._kinds).matches()
+        order = {id(r): i for i, r in enumerate(a_side)}
+        self.matches: Final = sorted(pairs, key=lambda m: order[id(m.a)])
 
-    Args:
-        a_side: Results of the first side.
-        b_side: Results of the second side.
-        matches: Their pairs, as `matches` returns them.
-        kind_by_id: The kinds of the results of both sides, by `id()` of the record; None to determine them here.
-    """
-    paired = {id(r) for m in matches for r in (m.a, m.b)}
-    if _are_all_in(paired, a_side, b_side):
-        return [[], []]
-    kind_by_id = kind_by_id or kinds(a_side) | kinds(b_side)
+    @cached_property
+    def _kinds(self) -> Mapping[int, ResultKind]:
+        a_side, b_side = self._sides
+        return kinds(a_side) | kinds(b_side)
 
-    def side_unpaired(side: Sequence[Record], other_side: Sequence[Record], letter: str) -> list[UnpairedResult]:
-        reasons = {m: _OtherSide(records, kind_by_id, letter) for m, records in grouped(other_side, _metric).items()}
-        compared_kinds = {_kind_key(r, kind_by_id) for r in side if id(r) in paired}
+    def unpaired(self) -> list[list[UnpairedResult]]:
+        """Return the results of each side that are in no pair."""
+        a_side, b_side = self._sides
+        paired_ids = {id(r) for m in self.matches for r in (m.a, m.b)}
+        if _are_all_in(paired_ids, a_side, b_side):
+            return [[], []]
+        return [
+            self._side_unpaired(a_side, b_side, "B", paired_ids),
+            self._side_unpaired(b_side, a_side, "A", paired_ids),
+        ]
+
+    def _side_unpaired(
+        self, side: Sequence[Record], other_side: Sequence[Record], letter: str, paired_ids: AbstractSet[int]
+    ) -> list[UnpairedResult]:
+        reasons = {m: _OtherSide(records, self._kinds, letter) for m, records in grouped(other_side, _metric).items()}
+        compared_kinds = {(_metric(r), self._kinds[id(r)]) for r in side if id(r) in paired_ids}
 
         def reason(r: Record) -> str:
-            if _metric(r) not in reasons:
+            metric, kind = _metric(r), self._kinds[id(r)]
+            if metric not in reasons:
                 return NO_METRIC
-            if text := reasons[_metric(r)].reason(r, kind_by_id[id(r)]):
+            if text := reasons[metric].reason(r, kind):
                 return text
-            if _kind_key(r, kind_by_id) in compared_kinds:
+            if (metric, kind) in compared_kinds:
                 return "another result of this kind is compared"
             return f"no result of {letter} has all conditions of this result"
 
-        return [UnpairedResult(r, reason(r)) for r in side if id(r) not in paired]
-
-    return [side_unpaired(a_side, b_side, "B"), side_unpaired(b_side, a_side, "A")]
+        return [UnpairedResult(r, reason(r)) for r in side if id(r) not in paired_ids]
 
 
 def _are_all_in(ids: AbstractSet[int], *sides: Sequence[Record]) -> bool:
@@ -130,8 +130,7 @@ def _are_all_in(ids: AbstractSet[int], *sides: Sequence[Record]) -> bool:
 
 def identity(record: Record) -> dict[str, Any]:
     """Return the identity conditions that a record has."""
-    _, *conditions = point(record)
-    return {k: v for part in conditions for k, v in part.items() if v is not None}
+    return {name: record.conditions[name] for name in identity_names(record)}
 
 
 def _metric(record: Record) -> tuple[str, str]:
@@ -142,25 +141,25 @@ def _metric(record: Record) -> tuple[str, str]:
 
 
 def _of_one_machine(a_side: Sequence[Record], b_side: Sequence[Record]) -> list[ResultMatch]:
-    pairs = [*_equal(a_side, b_side)]
+    pairs = [*_equal(a_side, b_side, group_key)]
     for ignored in (MAY_DIFFER, PAGES):
         paired_ids = {id(r) for m in pairs for r in (m.a, m.b)}
         if _are_all_in(paired_ids, a_side, b_side):
             break
-        keys = [{point_key(r, *ignored): r for r in _ranked(side)} for side in (a_side, b_side)]
+        keys = [{group_key(r, *ignored): r for r in _ranked(side)} for side in (a_side, b_side)]
         candidates = [(keys[0][key], keys[1][key]) for key in keys[0] if key in keys[1]]
         pairs += [ResultMatch(x, y) for x, y in candidates if id(x) not in paired_ids or id(y) not in paired_ids]
     return pairs
 
 
-def _equal(a_side: Sequence[Record], b_side: Sequence[Record]) -> Iterator[ResultMatch]:
-    """Yield pairs of results whose identity is the same.
+def _equal(a_side: Sequence[Record], b_side: Sequence[Record], key: Callable[[Record], _Key]) -> Iterator[ResultMatch]:
+    """Yield pairs of results with the same key.
 
     Several results of one point, such as two detections of a level, are paired in their order.
     """
-    by_point = grouped(b_side, point_key)
+    by_point = grouped(b_side, key)
     for r in a_side:
-        if counterparts := by_point.get(point_key(r)):
+        if counterparts := by_point.get(key(r)):
             yield ResultMatch(r, counterparts.pop(0))
 
 
@@ -173,10 +172,11 @@ def _ranked(side: Iterable[Record]) -> list[Record]:
 
 
 def _rank(r: Record) -> tuple[Any, ...]:
-    size = max(_size(r, name) for name in _FOOTPRINTS)
-    numbers = [n if isinstance(n := r.conditions.get(name), int) else -1 for name in _NUMBERS]
+    c = r.conditions
+    size = max((_size(r, name) for name in _FOOTPRINTS if name in c), default=0.0)
+    numbers = [n if isinstance(n := c.get(name), int) else -1 for name in _NUMBERS]
     steps = round(_PER_OCTAVE * math.log2(size)) if size else 0
-    return -steps, r.conditions.get("pattern") == "stride", numbers, r.value if r.better == "lower" else -r.value
+    return -steps, c.get("pattern") == "stride", numbers, r.value if r.better == "lower" else -r.value
 
 
 def _size(record: Record, name: str) -> float:
@@ -202,106 +202,155 @@ class _PairingRule:
 _PASSES: Final = [_PairingRule(alike, by_part) for alike in (True, False) for by_part in (False, True)]
 
 
-class _Pairing:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shape:
+    """What results of one side have in common except their values.
+
+    Attributes:
+        metric: Instrument and metric.
+        words: The word of each aspect of the kind; "" where it is unknown.
+        names: `identity_names` of the results.
+    """
+
+    metric: tuple[str, str]
+    kind: ResultKind
+    words: Mapping[str, str]
+    names: tuple[str, ...]
+
+
+class _SourcePairing:
     """Pairs the results of two sides, each of one source, on different machines or of different sources."""
 
     def __init__(
         self, a_side: Sequence[Record], b_side: Sequence[Record], kind_by_id: Mapping[int, ResultKind]
     ) -> None:
-        self._sides = a_side, b_side
         self._same_source = source(a_side[0]) == source(b_side[0])
-        self._kinds = kind_by_id
-        self._rank = {id(r): number for side in self._sides for number, r in enumerate(_ranked(side))}
-        groups = [grouped(side, _metric) for side in self._sides]
+        groups = [grouped(side, _metric) for side in (a_side, b_side)]
         self._groups = {m: (groups[0][m], groups[1][m]) for m in groups[0] if m in groups[1]}
-        self._words: dict[int, dict[str, str]] = {}
-        for metric_sides in self._groups.values():
-            for records, other_records in (metric_sides, metric_sides[::-1]):
+        self._ranked = {m: [_ranked(records) for records in sides] for m, sides in self._groups.items()}
+        self._shapes: dict[int, _Shape] = {}
+        for metric, sides in self._groups.items():
+            for records, other_records in (sides, sides[::-1]):
                 other_words = known_words(kind_by_id[id(r)] for r in other_records)
-                self._words |= {id(r): resolved(kind_by_id[id(r)].words, other_words) for r in records}
-        self._identity = {
-            id(r): identity(r) for metric_sides in self._groups.values() for side in metric_sides for r in side
-        }
-        self._largest = [_largest(side) for side in self._sides]
+                shapes: dict[tuple[Any, ...], _Shape] = {}
+                for r in records:
+                    content = kind, names = kind_by_id[id(r)], identity_names(r)
+                    if (shape := shapes.get(content)) is None:
+                        shape = shapes[content] = _Shape(metric, kind, resolved(kind.words, other_words), names)
+                    self._shapes[id(r)] = shape
+        self._largest = [_largest(side) for side in (a_side, b_side)]
         self._found: list[ResultMatch] = []
         self._known: set[tuple[int, int]] = set()
         self._taken: dict[bool, set[int]] = {False: set(), True: set()}  # by `by_part`
 
     def matches(self) -> list[ResultMatch]:
-        for m in _equal(*self._sides):
-            self._add(m.a, m.b, None)
         for sides in self._groups.values():
-            for pairing_pass in _PASSES:
-                self._pass(sides, pairing_pass)
-        keys = [{point_key(r, *PAGES): r for r in self._ranked(side)} for side in self._sides]
-        paired_ids = self._taken[False] | self._taken[True]
-        for key in keys[0].keys() & keys[1].keys():
-            if paired_ids.isdisjoint({id(keys[0][key]), id(keys[1][key])}):
-                self._add(keys[0][key], keys[1][key], None)
+            for m in _equal(*sides, self._identity):
+                self._add(m.a, m.b, None)
+        for metric in self._groups:
+            for rule in _PASSES:
+                self._pass(metric, rule)
+        for ranked_sides in self._ranked.values():
+            by_key = [{self._identity(r, PAGES): r for r in records} for records in ranked_sides]
+            paired_ids = self._taken[False] | self._taken[True]
+            for key in by_key[0].keys() & by_key[1].keys():
+                if paired_ids.isdisjoint({id(by_key[0][key]), id(by_key[1][key])}):
+                    self._add(by_key[0][key], by_key[1][key], None)
         return self._found
 
-    def _ranked(self, records: Iterable[Record]) -> list[Record]:
-        """Return records of one side in the order of the function of this name, which ranks each record once."""
-        return sorted(records, key=lambda r: self._rank[id(r)])
+    def _identity(self, r: Record, without: Collection[str] = ()) -> _Key:
+        """Return a key that is equal for results of a metric whose identity conditions are equal."""
+        names = self._shapes[id(r)].names
+        if without:
+            names = tuple([name for name in names if name not in without])
+        return names, tuple([r.conditions[name] for name in names])
 
-    def _pass(self, sides: tuple[Sequence[Record], Sequence[Record]], how: _PairingRule) -> None:
+    def _pass(self, metric: tuple[str, str], how: _PairingRule) -> None:
         """Pair the remaining results of a metric by the conditions that both state."""
-        paired_ids, metric = self._taken[how.by_part], _metric(sides[0][0])
+        paired_ids = self._taken[how.by_part]
         paired_records = (
             [] if how.alike else [m.a for m in self._found if _metric(m.a) == metric and id(m.a) in paired_ids]
         )
-        by_names = [
-            grouped((r for r in records if id(r) not in paired_ids), lambda r: frozenset(self._identity[id(r)]))
-            for records in sides
+        ranked_by_names = [
+            grouped((r for r in records if id(r) not in paired_ids), lambda r: self._shapes[id(r)].names)
+            for records in self._ranked[metric]
         ]
-        for names_a, a_records in by_names[0].items():
-            for names_b, b_records in by_names[1].items():
-                common_names = names_a & names_b
-                keys = [
-                    {self._key(i, common_names, how, r): r for r in self._ranked(records)}
-                    for i, records in enumerate((a_records, b_records))
+        # Names come in the order of the results, because a result may have counterparts with several.
+        names_in_order = [
+            [names for names in dict.fromkeys(self._shapes[id(r)].names for r in records) if names in ranked]
+            for records, ranked in zip(self._groups[metric], ranked_by_names, strict=True)
+        ]
+        for names_a in names_in_order[0]:
+            for names_b in names_in_order[1]:
+                both = {*names_a} & {*names_b}
+                by_key = [
+                    self._by_key(side, both, how, ranked_by_names[side][names])
+                    for side, names in enumerate((names_a, names_b))
                 ]
                 # If equal footprints of a kind are compared, the kind needs no pair that represents it.
-                used_keys = set() if how.alike else {self._key(0, common_names, how, r) for r in paired_records}
-                for key in keys[0].keys() & keys[1].keys() - used_keys - {None}:
-                    x, y = keys[0][key], keys[1][key]
+                used_keys = self._by_key(0, both, how, paired_records).keys()
+                for key in by_key[0].keys() & by_key[1].keys() - used_keys:
+                    x, y = by_key[0][key], by_key[1][key]
                     if paired_ids.isdisjoint({id(x), id(y)}):
                         self._add(x, y, how)
 
-    def _key(self, side: int, both: frozenset[str], how: _PairingRule, r: Record) -> Key:
-        """Return the key by which a record is paired; None if it cannot be paired in this way."""
-        kind, words = self._kinds[id(r)], self._words[id(r)]
+    def _by_key(
+        self, side: int, both: AbstractSet[str], how: _PairingRule, records: Iterable[Record]
+    ) -> dict[_Key, Record]:
+        """Return the last record of each key, without records that cannot be paired in this way."""
+        functions: dict[_Shape, _KeyFunction | None] = {}
+        record_by_key: dict[_Key, Record] = {}
+        for r in records:
+            shape = self._shapes[id(r)]
+            if shape not in functions:
+                functions[shape] = self._key_function(side, both, how, shape)
+            if (function := functions[shape]) is not None:
+                record_by_key[function(r)] = r
+        return record_by_key
+
+    def _key_function(self, side: int, both: AbstractSet[str], how: _PairingRule, shape: _Shape) -> _KeyFunction | None:
+        """Return the function for the keys by which records are paired; None if they cannot be paired in this way."""
+        kind, words = shape.kind, shape.words
         # Names with a dot are settings of a model. They must agree even if the other side lacks them, because a model
         # with another clock is another machine.
-        point = {k: v for k, v in self._identity[id(r)].items() if (k in both or "." in k) and k not in MAY_DIFFER}
+        names = {k for k in shape.names if k in both or "." in k} - MAY_DIFFER
+        fixed: dict[str, Any] = {}
         if kind.workers is None and how.by_part:
             return None
         if kind.workers is not None:
-            workers = kind.workers.part if how.by_part else kind.workers.count
-            if not workers:
+            fixed["workers"] = kind.workers.part if how.by_part else kind.workers.count
+            if not fixed["workers"]:
                 return None
-            point = {k: v for k, v in point.items() if k not in _WORKERS} | {"workers": workers}
+            names -= {*_WORKERS}
         if words:
             if not how.alike and "" in words.values():
                 return None
             places = MEMORY in words or CPUS in words
-            ignored = _WORDED - {*_NUMBERS} if how.alike or not places else _WORDED | _WAYS
-            point = {k: v for k, v in point.items() if k not in ignored}
-            point |= {f"its {k}": v for k, v in words.items() if k != LEVEL}
+            names -= _WORDED - {*_NUMBERS} if how.alike or not places else _WORDED | _WAYS
+            fixed |= {f"its {k}": v for k, v in words.items() if k != LEVEL}
         elif not how.alike:
             return None
-        sizes = {name: float(size) for name, size in point.items() if name in _FOOTPRINTS}
+        sizes = tuple(name for name in _FOOTPRINTS if name in names)
+        names -= {*sizes}
         if LEVEL in words and not (how.alike and sizes):
             if not words[LEVEL]:
                 return None
-            point = {k: v for k, v in point.items() if k not in sizes} | {"its level": words[LEVEL]}
-        else:
-            largest = {} if LEVEL in words else self._largest[side]
-            point |= {name: _size_text(size, largest.get((_metric(r), name))) for name, size in sizes.items()}
-        if r.metric.startswith("level_"):  # memory may be the fourth level of one machine, and the third of another
-            level_names = {*PLATEAU, *(("level",) if point.get("kind") == "memory" else ())}
-            point = {k: v for k, v in point.items() if k not in level_names}
-        return key_text([*_metric(r), point])
+            sizes, fixed["its level"] = (), words[LEVEL]
+        largest = {} if LEVEL in words else self._largest[side]
+        of_level = shape.metric[1].startswith("level_")
+        if of_level:
+            names -= {*PLATEAU}
+        fixed_text, shown_names = key_text(fixed), tuple(sorted(names))
+
+        def key(r: Record) -> _Key:
+            c, shown = r.conditions, shown_names
+            if of_level and "kind" in names and c["kind"] == "memory":
+                # Memory may be the fourth level of one machine, and the third of another.
+                shown = tuple(name for name in shown if name != "level")
+            size_texts = [_size_text(float(c[name] or 0), largest.get((shape.metric, name))) for name in sizes]
+            return fixed_text, shown, tuple([c[name] for name in shown]), sizes, *size_texts
+
+        return key
 
     def _add(self, x: Record, y: Record, how: _PairingRule | None) -> None:
         """Add a pair, unless it is unknown whether both are of one kind.
@@ -314,7 +363,7 @@ class _Pairing:
         by_part = how is not None and how.by_part
         if (id(x), id(y)) in self._known:
             return
-        x_words, y_words = self._words.get(id(x), {}), self._words.get(id(y), {})
+        x_words, y_words = self._shapes[id(x)].words, self._shapes[id(y)].words
         difference = ""
         for aspect in x_words.keys() & y_words.keys():
             if x_words[aspect] and y_words[aspect]:
@@ -326,7 +375,7 @@ class _Pairing:
         kind = "" if how is None or how.alike else self._kind_text(x, by_part)
         self._found.append(ResultMatch(x, y, difference, kind))
         self._known.add((id(x), id(y)))
-        workers = [self._kinds[id(r)].workers for r in (x, y)]
+        workers = [self._shapes[id(r)].kind.workers for r in (x, y)]
         counts = {w.count for w in workers if w is not None}
         parts = {w.part for w in workers if w is not None}
         # A result of 2 of 2 threads may be in two pairs: by its count, and as all threads of its machine.
@@ -337,8 +386,9 @@ class _Pairing:
 
     def _kind_text(self, r: Record, by_part: bool) -> str:
         """Return the kind in words, such as `memory, local, all CPUs of the machine`."""
-        words = [word for aspect, word in self._words[id(r)].items() if word and aspect != "home"]
-        w = self._kinds[id(r)].workers
+        shape = self._shapes[id(r)]
+        words = [word for aspect, word in shape.words.items() if word and aspect != "home"]
+        w = shape.kind.workers
         return ", ".join([*words, *([_workers_text(None if by_part else w.count, w.part)] if w is not None else [])])
 
 
@@ -361,23 +411,20 @@ def _largest(side: Sequence[Record]) -> dict[tuple[tuple[str, str], str], float]
     size_by_name: dict[tuple[tuple[str, str], str], float] = {}
     for r in side:
         for name in _FOOTPRINTS:
-            size_by_name[_metric(r), name] = max(size_by_name.get((_metric(r), name), 0.0), _size(r, name))
+            if name in r.conditions:
+                key = _metric(r), name
+                size_by_name[key] = max(size_by_name.get(key, 0.0), _size(r, name))
     return size_by_name
 
 
 # ------------------------------------------------------------------ reasons
 
 
-def _kind_key(record: Record, kind_by_id: Mapping[int, ResultKind]) -> tuple[Any, ...]:
-    kind = kind_by_id[id(record)]
-    return _metric(record), tuple(sorted((k, tuple(sorted(v))) for k, v in kind.words.items())), kind.workers
-
-
 class _OtherSide:
     """The results of a metric of one side; explains why a result of the other side has no counterpart among them."""
 
     def __init__(self, records: Sequence[Record], kind_by_id: Mapping[int, ResultKind], letter: str) -> None:
-        record_kinds = [kind_by_id[id(r)] for r in records]
+        record_kinds = {kind_by_id[id(r)] for r in records}
         self._letter, self._known = letter, known_words(record_kinds)
         self._words: dict[str, set[str]] = {}
         for kind in record_kinds:
@@ -387,14 +434,28 @@ class _OtherSide:
         self._counts, self._parts = {w.count for w in workers} - {None}, {w.part for w in workers} - {""}
         self._values: dict[str, dict[str, Any]] = {}
         for r in records:
-            for name, value in identity(r).items():
-                self._values.setdefault(name, {})[str(value)] = value
+            for name in identity_names(r):
+                if name not in _IRRELEVANT:
+                    value = r.conditions[name]
+                    self._values.setdefault(name, {})[str(value)] = value
+        self._kind_reasons: dict[ResultKind, str] = {}
 
     def reason(self, record: Record, kind: ResultKind) -> str:
         """Return the first aspect, number of workers or condition that no result here has.
 
         It is "" if each of them occurs here, although perhaps not all in one result.
         """
+        if kind not in self._kind_reasons:
+            self._kind_reasons[kind] = self._kind_reason(kind)
+        if text := self._kind_reasons[kind]:
+            return text
+        for name in identity_names(record):
+            if name in self._values and str(record.conditions[name]) not in self._values[name]:
+                values = _listed(self._values[name].values(), ", ")
+                return f"{self._letter} has it with different values of {name.replace('_', ' ')}: {values}"
+        return ""
+
+    def _kind_reason(self, kind: ResultKind) -> str:
         words = resolved(kind.words, self._known)
         if unknown_aspects := [aspect for aspect, word in words.items() if not word]:
             return f"the {_ASPECTS.get(unknown_aspects[0], unknown_aspects[0])} is not known"
@@ -411,10 +472,6 @@ class _OtherSide:
         workers = kind.workers
         if workers is not None and workers.count not in self._counts and workers.part not in self._parts:
             return f"{self._letter} has no result with the same number of threads or processes"
-        for name, value in identity(record).items():
-            if name in self._values.keys() - _IRRELEVANT and str(value) not in self._values[name]:
-                values = _listed(self._values[name].values(), ", ")
-                return f"{self._letter} has it with different values of {name.replace('_', ' ')}: {values}"
         return ""
 
 

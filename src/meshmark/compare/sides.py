@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from meshmark.compare.models import memory_peak, simulated
 from meshmark.errors import MeshmarkError, UsageError, near, quoted
@@ -13,7 +13,7 @@ from meshmark.machine.facts import host_id, wire_bandwidth
 from meshmark.machine.published.papers import PAPER, paper, papers
 from meshmark.measure.importers.importing import read_output
 from meshmark.measure.latest import LATEST, newest_run
-from meshmark.measure.repetitions import point_key, pool, with_common_plateaus
+from meshmark.measure.repetitions import group_key, pool, with_common_plateaus
 from meshmark.measure.survey import is_survey, load_run_and_steps
 from meshmark.model.machine import MachineFile, find_machine, machine_names
 from meshmark.model.sweeps.sweep import SWEEP
@@ -241,21 +241,23 @@ def latest(runs: Sequence[Sequence[Record]]) -> list[Record]:
     """Return the newest result of each point, with its modes.
 
     Args:
-        runs: Results of each run, oldest first.
+        runs: Results of each run, oldest first, with its repetitions pooled.
     """
-    newest: dict[str, list[Record]] = {}
+    if len(runs) == 1:
+        return with_common_plateaus(runs)[0]
+    newest: dict[tuple[Any, ...], list[Record]] = {}
     for run in with_common_plateaus(runs):
-        run_points: dict[str, list[Record]] = {}
+        run_points: dict[tuple[Any, ...], list[Record]] = {}
         for r in run:
             run_points.setdefault(_of_point(r), []).append(r)
         newest |= run_points
     return [r for records in newest.values() for r in records]
 
 
-def _of_point(record: Record) -> str:
+def _of_point(record: Record) -> tuple[Any, ...]:
     """Return the key of a point and metric, which its modes share."""
     metric = record.metric.removesuffix(MODE_SUFFIX)
-    return point_key(record if metric == record.metric else replace(record, metric=metric))
+    return group_key(record if metric == record.metric else replace(record, metric=metric))
 
 
 def _pooled(rows: Sequence[tuple[str, str, Record]]) -> list[Record]:

@@ -27,12 +27,17 @@ _KEY: Final = ", ".join(
         f"json_merge_patch(TRY_CAST(conditions AS JSON), '{_UNOBSERVED}')",
     ]
 )
+# All results of a single run are the newest; the window would take most of the time.
 _QUERY: Final = f"""
     WITH found AS (SELECT *, row_number() OVER () AS place FROM {{rows}}),
          runs AS (SELECT run, max(coalesce(start, '')) AS begun FROM found GROUP BY run),
-         counted AS (SELECT count(*) AS runs FROM runs WHERE {{when}})
-    SELECT found.*, counted.runs FROM found JOIN runs USING (run), counted WHERE {{when}}
-    QUALIFY begun = max(begun) OVER (PARTITION BY {_KEY}) ORDER BY place"""
+         counted AS (SELECT count(*) AS runs FROM runs WHERE {{when}}),
+         dated AS (SELECT found.*, begun, counted.runs FROM found JOIN runs USING (run), counted WHERE {{when}})
+    SELECT * EXCLUDE (begun) FROM (
+        SELECT * FROM dated WHERE runs = 1
+        UNION ALL
+        SELECT * FROM dated WHERE runs > 1 QUALIFY begun = max(begun) OVER (PARTITION BY {_KEY})
+    ) ORDER BY place"""
 
 
 @dataclass(frozen=True, slots=True)

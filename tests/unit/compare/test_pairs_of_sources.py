@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from meshmark.compare.models import simulated
-from meshmark.compare.pairing import matches, unpaired
+from meshmark.compare.pairing import Pairing
 from meshmark.machine.published.papers import PAPER, paper
 from meshmark.model.machine import find_machine
 from meshmark.store.record import Record
@@ -45,7 +45,7 @@ def value(r: Record) -> str:
 
 
 def paired(a: str, b: str) -> set[str]:
-    return {f"{m.a.metric}: {value(m.a)} | {value(m.b)}" for m in matches(*sides(a, b), same_machine=False)}
+    return {f"{m.a.metric}: {value(m.a)} | {value(m.b)}" for m in Pairing(*sides(a, b), same_machine=False).matches}
 
 
 # MLC measures local latency on one node, reads and triad on all CPUs, and transfers between two cores of a socket.
@@ -198,8 +198,8 @@ def test_the_order_of_the_sides_does_not_matter(a: str, b: str, expected: set[st
 @pytest.mark.parametrize(("a", "b", "_"), TABLE, ids=lambda x: x if isinstance(x, str) else "")
 def test_every_other_result_is_listed_with_its_reason(a: str, b: str, _: set[str]) -> None:
     side_a, side_b = sides(a, b)
-    pairs = matches(side_a, side_b, same_machine=False)
-    leftovers = unpaired(side_a, side_b, pairs)
+    pairing = Pairing(side_a, side_b, same_machine=False)
+    pairs, leftovers = pairing.matches, pairing.unpaired()
     in_pairs = [{id(m.a) for m in pairs}, {id(m.b) for m in pairs}]
     assert [len(side) for side in leftovers] == [
         len(s) - len(ids) for s, ids in zip((side_a, side_b), in_pairs, strict=True)
@@ -209,13 +209,13 @@ def test_every_other_result_is_listed_with_its_reason(a: str, b: str, _: set[str
 
 def test_cells_of_a_matrix_of_one_tool_are_paired_by_their_nodes() -> None:
     side_a, side_b = sides("mlc-snc.txt", "mlc-cxl.txt")
-    pairs = matches(side_a, side_b, same_machine=False)
+    pairs = Pairing(side_a, side_b, same_machine=False).matches
     nodes = [[tuple(r.conditions[k] for k in ("cpu_node", "memory_node")) for r in (m.a, m.b)] for m in pairs]
     assert len(nodes) == 32 and all(a == b for a, b in nodes)
 
 
 def test_all_threads_pair_with_all_threads_and_one_with_one() -> None:
-    pairs = matches(*sides("host1", "host2"), same_machine=False)
+    pairs = Pairing(*sides("host1", "host2"), same_machine=False).matches
     rates = [(m.a.conditions["threads"], m.b.conditions["threads"]) for m in pairs if m.a.instrument == "bandwidth"]
     assert sorted(set(rates)) == [(1, 1), (4, 16)] and len(rates) == 12
     levels = {
@@ -227,7 +227,7 @@ def test_all_threads_pair_with_all_threads_and_one_with_one() -> None:
 def test_equal_footprints_in_different_levels_are_shown_but_not_compared() -> None:
     records_a = [r for r in one_socket() if r.conditions.get("memory_level") == "L2"]
     records_b = [replace(r, machine="b", conditions={**r.conditions, "memory_level": "L3"}) for r in records_a]
-    (match,) = matches(records_a, records_b, same_machine=False)
+    (match,) = Pairing(records_a, records_b, same_machine=False).matches
     assert match.differ == "L2 and L3"
 
 
@@ -235,12 +235,12 @@ def test_transfers_in_one_socket_are_unknown_where_some_cores_share_a_cache_and_
     host = [r for r in one_socket() if r.instrument == "lines"]
     host[0] = replace(host[0], conditions={**host[0].conditions, "cpus_within": "socket"})
     mlc = [r for r in results("mlc-pair.txt") if r.instrument == "lines"]
-    assert not matches(host, mlc, same_machine=False)
+    assert not Pairing(host, mlc, same_machine=False).matches
 
 
 def test_a_small_buffer_of_a_tool_for_memory_is_of_an_unknown_level() -> None:
     small = [r for r in results("mlc-cxl.txt") if r.conditions.get("footprint_bytes") == 10 << 20]
-    assert len(small) == 1 and not matches(two_sockets(), small, same_machine=False)
+    assert len(small) == 1 and not Pairing(two_sockets(), small, same_machine=False).matches
 
 
 def test_the_rate_of_each_rank_is_not_that_of_all() -> None:
@@ -250,4 +250,4 @@ def test_the_rate_of_each_rank_is_not_that_of_all() -> None:
         for r in results("hpcc-four.txt")
         if r.instrument == "bandwidth" and r.conditions["running"] == "all"
     ]
-    assert large and not matches(one_socket(), large, same_machine=False)
+    assert large and not Pairing(one_socket(), large, same_machine=False).matches

@@ -51,6 +51,14 @@ def test_repetitions_within_the_newest_run_are_all_there(store: Store) -> None:
     assert len(rows) == 2 * len(bandwidth())
 
 
+def test_all_results_of_a_single_run_are_the_newest(tmp_path: Path) -> None:
+    store = Store(tmp_path / "single")
+    store.add("run-20261003T1000", "all", at(everything(), 3))
+    store.add("run-20261003T1000", "all_2", at(bandwidth(), 4))
+    result = newest(store, "made-up")
+    assert result.runs == 1 and len(result.rows) == len(everything()) + len(bandwidth())
+
+
 def test_a_point_that_only_json_tells_apart_is_not_lost(store: Store) -> None:
     store.add("run-20261009T1000", "all", at(bandwidth(), 9, own_condition="x"))
     assert days(newest(store, "made-up").rows) == {"05", "07", "09"}
