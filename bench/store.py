@@ -68,7 +68,7 @@ def fill(store: Store, rows: pa.Table, machines: int, days: int) -> None:
         machine = f"n{m:04d}"
         runs = [run_of(rows, machine, FIRST + timedelta(days=d, seconds=m), rng) for d in range(days)]
         folder = store.folder / f"date={FIRST:%Y-%m-%d}" / f"machine={file_name(machine)}"
-        store.write(folder / f"{COMPACTED}{m:012x}.parquet", pa.concat_tables(runs), row_group_size=20_000)
+        store.write(folder / f"{COMPACTED}{m:012x}.parquet", *runs)
     write_index(store.folder / f"date={FIRST:%Y-%m-%d}")
 
 

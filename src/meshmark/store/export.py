@@ -64,14 +64,11 @@ def started_between(row: Row, since: str = "", until: str = "") -> bool:
 
 
 def to_jsonl(rows: Iterable[Row]) -> str:
-    """Return one line of the line protocol per record, with `run` and `step`."""
-    return "".join(map(jsonl_line, rows))
-
-
-def jsonl_line(row: Row) -> str:
-    """Return the line of a record, which ends with a newline."""
-    run, step, r = row
-    return json.dumps({"type": "result", "schema": 1, "run": run, "step": step, **r.to_json()}) + "\n"
+    """Return one line of the line protocol per record, with `run` and `step`; each ends with a newline."""
+    return "".join(
+        json.dumps({"type": "result", "schema": 1, "run": run, "step": step, **record.to_json()}) + "\n"
+        for run, step, record in rows
+    )
 
 
 def to_csv(rows: Iterable[Row]) -> str:

@@ -82,21 +82,48 @@ def _or_problem(path: Path, use: Callable[[IO[bytes]], Any]) -> Any:
 # ------------------------------------------------------------------ writing
 
 
-def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
-    """Write a table atomically, readable by the owner of its folder only; see `store.files.private_mode`.
+def write_parquet(path: Path, *tables: pa.Table, **options: Any) -> None:
+    """Write tables to a file atomically, readable by the owner of its folder only; see `store.files.private_mode`.
 
     Args:
         path: The file.
-        table: Its new content.
-        options: Further arguments of `pyarrow.parquet.write_table`.
+        tables: Its new rows; a table may lack columns that others have, and its texts may be `encoded`.
+        options: Further arguments of `pyarrow.parquet.ParquetWriter`.
 
     Raises:
         MeshmarkError: The file cannot be written.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with written(path, private=True) as out:
-        pq.write_table(table, out, compression="zstd", **options)
+    schema = pa.unify_schemas([_decoded_schema(table.schema) for table in tables])
+    empty = schema.empty_table()  # has all columns in the order of the schema
+    with written(path, private=True) as out, pq.ParquetWriter(out, schema, compression="zstd", **options) as writer:
+        for table in tables:
+            rows = pa.concat_tables([empty, decoded(table)], promote_options="default")
+            writer.write_table(rows, row_group_size=_ROWS)
+
+
+def encoded(table: pa.Table) -> pa.Table:
+    """Return a table in which each text occurs once in each column, as its dictionary; it takes less memory."""
+    import pyarrow as pa
+
+    for i, field in enumerate(table.schema):
+        if field.type == pa.string():
+            table = table.set_column(i, field.name, table[field.name].dictionary_encode())
+    return table
+
+
+def decoded(table: pa.Table) -> pa.Table:
+    """Return a table without dictionaries: the one that `encoded` was called with."""
+    return table.cast(_decoded_schema(table.schema))
+
+
+def _decoded_schema(schema: pa.Schema) -> pa.Schema:
+    import pyarrow as pa
+
+    fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
+    return pa.schema(fields, schema.metadata)
 
 
 def join(

@@ -102,10 +102,12 @@ class Store:
 
     # -------------------------------------------------------------- writing
 
-    def write(self, path: Path, table: pa.Table, **options: Any) -> None:
+    def write(self, path: Path, *tables: pa.Table) -> None:
         """Write a file of the store, and mark the folder as a store of this version.
 
-        Further arguments are passed to `pyarrow.parquet.write_table`.
+        Args:
+            path: The file.
+            tables: Its rows, see `parquet.write_parquet`.
 
         Raises:
             MeshmarkError: The file cannot be written.
@@ -113,7 +115,7 @@ class Store:
         if not self._marked:
             write_file(self.folder / MARKER, json.dumps({"version": VERSION}).encode() + b"\n", private=True)
             self._marked = True
-        write_parquet(path, table, **options)
+        write_parquet(path, *tables)
 
     def add(
         self,
@@ -133,21 +135,22 @@ class Store:
             machine: Machine of the absences; "" for the machine of the records.
         """
         machine = machine or (records[0].machine if records else "")
-        by_machine: dict[str, list[Record | Absence]] = {}
-        for r in records:
-            by_machine.setdefault(r.machine, []).append(r)
-        by_machine.setdefault(machine, []).extend(absences)
-        stem = f"{file_name(run)}--{file_name(step)}"
-        for name, items in by_machine.items():
-            starts = [str(i.provenance["start"]) for i in items if isinstance(i, Record) and i.provenance.get("start")]
-            date = date_of(run, min(starts, default=""))
-            rows = (
-                row_of(i, run, step) if isinstance(i, Record) else row_of_absence(i, run, step, name) for i in items
-            )
-            if items:
-                self.write(
-                    self.folder / f"date={date}" / f"machine={file_name(name)}" / f"{stem}.parquet", table_of(rows)
-                )
+        rows = [row_of(r, run, step) for r in records] + [row_of_absence(a, run, step, machine) for a in absences]
+        if rows:
+            self.add_tables(run, step, [table_of(rows)])
+
+    def add_tables(self, run: str, step: str, tables: Iterable[pa.Table]) -> None:
+        """Add the results of one step of a run as `add` does.
+
+        Args:
+            run: Name of the run.
+            step: Name of the step, not "".
+            tables: Rows of the step, as `columns.table_of` returns them, at least one; texts may be `encoded`.
+        """
+        for name, parts in _by_machine(tables).items():
+            starts = [start for part in parts for start in part["start"].unique().to_pylist() if start]
+            folder = self.folder / f"date={date_of(run, min(starts, default=''))}" / f"machine={file_name(name)}"
+            self.write(folder / f"{file_name(run)}--{file_name(step)}.parquet", *parts)
 
     def finish(self, run: str) -> None:
         """Join the steps of a run into one file. A run that is never finished can be read, too.
@@ -160,6 +163,9 @@ class Store:
             if file.run:
                 by_machine.setdefault(file.path.parent.name, []).append(file)
         for files in by_machine.values():
+            if len(files) == 1 and files[0].step and not schema_problem(files[0].path):
+                _rename_step(files[0].path, run)
+                continue
             table_by_path = {file.path: schema_problem(file.path) or read_or_problem(file.path) for file in files}
             readable = [file for file in files if not isinstance(table_by_path[file.path], str)]
             steps = [file for file in readable if file.step]
@@ -169,10 +175,7 @@ class Store:
             if len(readable) > 1:
                 join([file.path for file in readable], target, (), replaced_steps(readable), table_by_path)
             else:
-                try:
-                    steps[0].path.rename(target)
-                except OSError as error:
-                    raise StoreError(f"store {self.folder}: cannot finish {quoted(run)}: {error.strerror}") from error
+                _rename_step(steps[0].path, run)
 
     def add_machine_row(self, row: dict[str, str], name: str) -> None:
         """Add a row of the table of machines (`store.machines`). `name` is unique among the rows of its machine."""
@@ -406,6 +409,28 @@ def _where(equal: dict[str, str]) -> tuple[str, list[str]]:
         raise ValueError(f"unknown column in {sorted(equal)}")
     clause = " AND ".join(f"{name} = ?" for name in equal)
     return (f"WHERE {clause}" if clause else ""), list(equal.values())
+
+
+def _by_machine(tables: Iterable[pa.Table]) -> dict[str, list[pa.Table]]:
+    """Return the rows of each machine."""
+    import pyarrow.compute as pc
+
+    rows: dict[str, list[pa.Table]] = {}
+    for table in tables:
+        names = table["machine"].unique().to_pylist()
+        for name in names:
+            rows.setdefault(name, []).append(
+                table if len(names) == 1 else table.filter(pc.equal(table["machine"], name))
+            )
+    return rows
+
+
+def _rename_step(path: Path, run: str) -> None:
+    """Make the file of the only step of a run the file of the run."""
+    try:
+        path.rename(path.with_name(f"{file_name(run)}.parquet"))
+    except OSError as error:
+        raise StoreError(f"cannot finish {quoted(run)}: {path}: {error.strerror}") from error
 
 
 def _is_foreign(path: Path) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,9 +18,12 @@ from meshmark.errors import UsageError, near, quoted
 from meshmark.values.paths import default_store
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from meshmark.store.store import Store
 
 _REASONS = 20  # maximum number of omitted items that are listed
+_LINES_IN_MEMORY_BYTES = 32 << 20  # exported lines beyond these are in a temporary file
 
 app = typer.Typer(help="List, export, import, verify and remove records.", no_args_is_help=True)
 
@@ -99,7 +104,7 @@ def store_export(
     example: meshmark store export --format csv --instrument latency --since 2026-11
     """
     from meshmark.measure.selection import check_selection
-    from meshmark.store.export import check_date, jsonl_line, started_between, to_csv
+    from meshmark.store.export import check_date, started_between, to_csv
     from meshmark.store.files import written
 
     if form not in {"jsonl", "csv", "table"}:
@@ -111,23 +116,44 @@ def store_export(
     equal = {"run": run, "instrument": instrument, "metric": metric, "machine": machine}
     selection = {k: v for k, v in equal.items() if v}
     archive = existing(store)
-    convert = jsonl_line if form == "jsonl" else lambda row: row
-    rows = archive.converted(lambda row: convert(row) if started_between(row, since, until) else None, **selection)
-    if not rows:
-        check_selection(archive, selection, "--")
-    say_broken(archive)
-    if form == "table":
-        from meshmark.views.terminal.tables import print_tables
+    with tempfile.SpooledTemporaryFile(_LINES_IN_MEMORY_BYTES) as lines:
+        chunks = _write_lines(archive, lines, selection, since, until) if form == "jsonl" else []
+        rows = []
+        if form != "jsonl":
+            rows = [row for row in archive.rows(**selection) if started_between(row, since, until)]
+        if not chunks and not rows:
+            check_selection(archive, selection, "--")
+        say_broken(archive)
+        if form == "table":
+            from meshmark.views.terminal.tables import print_tables
 
-        print_tables([record for _, _, record in rows])
-        return
-    texts = [to_csv(rows)] if form == "csv" else rows
-    if out is not None:
-        with written(out) as file:
-            file.writelines(text.encode() for text in texts)
-    else:
+            print_tables([record for _, _, record in rows])
+            return
         sys.stdout.flush()
-        sys.stdout.buffer.writelines(text.encode() for text in texts)  # UTF-8 in every locale, as in a file
+        with contextlib.nullcontext(sys.stdout.buffer) if out is None else written(out) as file:
+            if form == "csv":
+                file.write(to_csv(rows).encode())  # UTF-8 in every locale, as in a file
+            for begin, end in chunks:
+                lines.seek(begin)
+                file.write(lines.read(end - begin))
+
+
+def _write_lines(
+    archive: Store, lines: IO[bytes], selection: dict[str, str], since: str, until: str
+) -> list[tuple[int, int]]:
+    """Write results to a temporary file, and return where each part of them begins and ends.
+
+    The store reads the results again if a file turns out to be damaged; the parts before that remain in the temporary
+    file, but are not returned.
+    """
+    from meshmark.store.export import started_between, to_jsonl
+
+    def write(table: pa.Table) -> list[tuple[int, int]]:
+        begin = lines.tell()
+        lines.write(to_jsonl(row for row in archive.rows_in(table) if started_between(row, since, until)).encode())
+        return [(begin, lines.tell())] if lines.tell() > begin else []
+
+    return archive.selected("SELECT * FROM {rows}", write, **selection)
 
 
 @app.command("import")

@@ -22,7 +22,9 @@ from typing import IO, Any, Final
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.importers.card import read_card
 from meshmark.measure.importers.output import MAX_LISTED, LeftOutItem, decoded, encoding_of
+from meshmark.measure.importers.packed import PackedRecords
 from meshmark.measure.runs.journal import parse_line, read_journal
+from meshmark.store.columns import row_of_absence, table_of
 from meshmark.store.export import CSV_FIXED, record_of_csv
 from meshmark.store.files import open_regular
 from meshmark.store.record import Record, RecordError, is_unicode
@@ -33,16 +35,34 @@ from meshmark.store.store import Store
 MAX_BYTES: Final = 1 << 30
 MAX_TOOL_BYTES: Final = 64 << 20  # far above the output of any tool
 STEP: Final = "import"
+_DIGEST_BYTES: Final = 16
 
 
-@dataclass(slots=True)
 class StepImport:
-    """The records and absences of one step of one run. `run` is "" if the input does not name the run."""
+    """The records and absences of one step of one run.
 
-    records: list[Record]
-    absences: list[Absence] = field(default_factory=list)
-    run: str = ""
-    step: str = STEP
+    Attributes:
+        run: Name of the run; "" if the input does not name it.
+        start: First start of a record, ISO 8601; "" if one does not state it.
+    """
+
+    def __init__(
+        self, records: Iterable[Record] = (), absences: Sequence[Absence] = (), run: str = "", step: str = STEP
+    ) -> None:
+        self.records: Final = PackedRecords()
+        self.absences: Final = [*absences]
+        self.run, self.step = run, step
+        self.start = ""
+        self._digests = bytearray()
+        for record in records:
+            self.add(record)
+
+    def add(self, record: Record, digest: bytes = b"") -> None:
+        """Add a record. `digest` is its digest, if it is known."""
+        start = str(record.provenance.get("start", ""))
+        self.start = min(self.start, start) if self._digests else start
+        self.records.append(record)
+        self._digests += digest or _digest(record)
 
     @property
     def machine(self) -> str:
@@ -52,24 +72,32 @@ class StepImport:
     @property
     def digest(self) -> str:
         """Hash of the content, independent of the order of the records and of the file."""
-        digests = sorted(map(_digest, self.records))
-        texts = sorted(repr(a) for a in self.absences)
-        return hashlib.sha256(b"".join(digests) + "\n".join(texts).encode()).hexdigest()[:10]
+        return _digest_of_step(self._digests, self.absences)
+
+    @property
+    def content(self) -> str:
+        """Hash of the records alone."""
+        return _digest_of_step(self._digests)
 
     @property
     def name(self) -> str:
         """Return a name that consists of machine, start and digest."""
-        start = min(str(r.provenance.get("start", "")) for r in self.records)
-        start_text = re.sub(r"[^0-9TZ]", "", start.partition(".")[0])
+        start_text = re.sub(r"[^0-9TZ]", "", self.start.partition(".")[0])
         return "-".join(filter(None, (self.machine, start_text, self.digest)))
 
 
 def _digest(record: Record) -> bytes:
-    """Return 16 bytes that identify the content of a record, independent of the order of its conditions."""
+    """Return `_DIGEST_BYTES` that identify the content of a record, independent of the order of its conditions."""
     others = (sorted(record.conditions.items()), sorted(record.provenance.items()), sorted(record.flags))
     texts = (record.source, record.machine, record.instrument, record.metric, record.unit, record.better)
     content = array("d", record.samples).tobytes() + repr((texts, others)).encode()
-    return hashlib.blake2b(content, digest_size=16).digest()
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
+
+
+def _digest_of_step(digests: bytearray, absences: Sequence[Absence] = ()) -> str:
+    in_order = sorted(digests[i : i + _DIGEST_BYTES] for i in range(0, len(digests), _DIGEST_BYTES))
+    texts = sorted(repr(a) for a in absences)
+    return hashlib.sha256(b"".join(in_order) + "\n".join(texts).encode()).hexdigest()[:10]
 
 
 @dataclass(slots=True)
@@ -153,7 +181,7 @@ def _of_card(data: bytes, path: Path, machine: str) -> FileImport | None:
     parts: dict[str, StepImport] = {}
     for step, record in card.records:
         renamed = replace(record, machine=machine) if machine else record
-        parts.setdefault(step, StepImport([], run=run, step=step)).records.append(renamed)
+        parts.setdefault(step, StepImport(run=run, step=step)).add(renamed)
     for absence in card.absences if parts else ():
         parts.get(absence.step or "", next(iter(parts.values()))).absences.append(absence)
     imported = FileImport([*parts.values()], left_out_count=len(card.left_out))
@@ -206,7 +234,8 @@ def _read_lines(lines: Iterable[bytes]) -> FileImport:
     imported = FileImport()
     journals: list[list[_Numbered]] = []  # each journal ends with an end line or before the next header
     is_open = False
-    exported: dict[tuple[str, str], dict[bytes, Record]] = {}
+    exported: dict[tuple[str, str], StepImport] = {}
+    digests: dict[tuple[str, str], set[bytes]] = {}
     cut_lines: list[int] = []
     for number, raw in enumerate(lines, 1):
         line = _object(raw)
@@ -232,14 +261,16 @@ def _read_lines(lines: Iterable[bytes]) -> FileImport:
                 continue
             run, step = line.get("run"), line.get("step")
             key = (run, str(step or STEP)) if isinstance(run, str) and run else ("", record.machine)
-            # Identical lines count once.
-            exported.setdefault(key, {})[_digest(record)] = record
+            known_digests = digests.setdefault(key, set())
+            if (digest := _digest(record)) not in known_digests:  # identical lines count once
+                known_digests.add(digest)
+                part = StepImport(run=key[0], step=key[1] if key[0] else STEP)
+                exported.setdefault(key, part).add(record, digest)
         else:
             imported.other_lines += 1
     for journal in journals:
         _add_journal(imported, journal)
-    for (run, step), records in exported.items():
-        imported.parts.append(StepImport([*records.values()], run=run, step=step if run else STEP))
+    imported.parts += exported.values()
     if imported.parts or imported.left_out:  # otherwise the file has another format
         for number in cut_lines:
             imported.leave_out(number, "not a complete JSON object")
@@ -304,7 +335,7 @@ def _read_csv(data: bytes, path: Path) -> FileImport:
                 imported.leave_out(rows.line_num, str(error))
                 continue
             key = row.get("run") or "", row.get("step") or STEP
-            parts.setdefault(key, StepImport([], run=key[0], step=key[1])).records.append(record)
+            parts.setdefault(key, StepImport(run=key[0], step=key[1])).add(record)
     except csv.Error as error:
         imported.leave_out(rows.line_num, f"not CSV: {error}; the rest of the file is ignored")
     imported.parts += parts.values()
@@ -368,7 +399,9 @@ def _add(store: Store, parts: Sequence[StepImport], name: str) -> list[tuple[str
     added_runs = []
     for run, step, part, is_new in plans:
         if is_new:
-            store.add(run, step, part.records, part.absences, part.machine)
+            absences = [row_of_absence(a, run, step, part.machine) for a in part.absences]
+            tables = [*part.records.tables(run, step), *([table_of(absences)] if absences else [])]
+            store.add_tables(run, step, tables)
         added_runs.append((run, len(part.records) if is_new else 0))
     for run in dict.fromkeys(run for run, _, _, is_new in plans if is_new):
         store.finish(run)
@@ -384,7 +417,7 @@ class _Contents:
         for row in store.select("SELECT DISTINCT run, step FROM {rows}"):
             self._readable.setdefault(row["run"], set()).add(row["step"])
         self._planned: dict[tuple[str, str], StepImport] = {}
-        self._stored: dict[str, dict[str, list[Record]]] = {}  # records of the requested runs, by step
+        self._stored: dict[str, dict[str, bytearray]] = {}  # digests of the records of the requested runs, by step
 
     def steps(self, run: str) -> set[str]:
         return self._readable.get(run, set()) | {step for planned_run, step in self._planned if planned_run == run}
@@ -392,26 +425,22 @@ class _Contents:
     def content(self, run: str, step: str) -> str | None:
         """Return the digest of the records of a step; None if it does not exist, "" if its file cannot be read."""
         if (run, step) in self._planned:
-            return _content(self._planned[run, step].records)
+            return self._planned[run, step].content
         if step in self._readable.get(run, ()):
             if run not in self._stored:  # all steps at once, since each query opens all files of the store
                 steps = self._stored[run] = {}
-                for _, name, record in self._store.rows(run=run):
-                    steps.setdefault(name, []).append(record)
-            return _content(self._stored[run].get(step, []))
+                for name, digest in self._store.converted(lambda row: (row[1], _digest(row[2])), run=run):
+                    steps.setdefault(name, bytearray()).extend(digest)
+            return _digest_of_step(self._stored[run].get(step, bytearray()))
         return "" if self._store.unreadable(run, step) else None
 
     def differs(self, run: str, step: str, part: StepImport) -> bool:
         """Return whether a step of this name exists that has other records than a part."""
         content = self.content(run, step)
-        return content is not None and content != _content(part.records)
+        return content is not None and content != part.content
 
     def plan(self, run: str, step: str, part: StepImport) -> bool:
         """Plan a step and return whether it must be added. Steps that are planned twice are added once."""
         is_new = step not in self.steps(run)
         self._planned.setdefault((run, step), part)
         return is_new
-
-
-def _content(records: Sequence[Record]) -> str:
-    return StepImport(list(records)).digest

@@ -96,7 +96,7 @@ def test_the_digest_of_the_output_tells_whether_a_run_is_replaced(tmp_path: Path
     assert superseded(store, [part, part]) == ["same"]
     assert superseded(store, [read_stream(tmp_path, "n043")]) == []
     assert superseded(store, []) == []
-    host = replace(part, records=[replace(record, source="host") for record in part.records])
+    host = StepImport(replace(record, source="host") for record in part.records)
     assert superseded(store, [host]) == []
 
 
