@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Final
 from meshmark import process
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near_option, quoted
 from meshmark.native import find_native
-from meshmark.store.record import Metric
+from meshmark.store.record import OBSERVED, Metric, Record
 
 KINDS: Final = ("openmpi", "mpich", "mpi")
 APPLICATIONS: Final = Path(__file__).with_name("described_applications.json")  # by tools/describe_applications.py
@@ -75,6 +75,7 @@ class Description:
 
     Attributes:
         identity: The conditions that distinguish points, in alphabetical order.
+        observed: Conditions that the instrument observes, besides `store.record.OBSERVED`.
         raw: The JSON object from which the description was parsed.
     """
 
@@ -85,6 +86,7 @@ class Description:
     parameters: tuple[Parameter, ...]
     metrics: tuple[Metric, ...]
     identity: tuple[str, ...]
+    observed: tuple[str, ...]
     raw: Mapping[str, Any]
 
     @property
@@ -127,6 +129,21 @@ def descriptions() -> Mapping[str, Description]:
 def _descriptions(*_: str | None) -> Mapping[str, Description]:
     """Return the descriptions for these values of the environment, cached because joins use them for every record."""
     return {**_described(find_probe()), **_described_mpi(), **_applications()}
+
+
+def observed_conditions() -> frozenset[str]:
+    """Return the names of the conditions that are observed rather than set.
+
+    Raises:
+        MeshmarkError: The probe does not print a valid description.
+    """
+    return OBSERVED.union(*(d.observed for d in descriptions().values()))
+
+
+def chosen_conditions(records: Sequence[Record]) -> list[str]:
+    """Return the conditions of these records that were set rather than observed, in order of appearance."""
+    observed = observed_conditions()
+    return [k for k in dict.fromkeys(k for r in records for k in r.conditions) if k not in observed]
 
 
 def _described_mpi() -> Mapping[str, Description]:
@@ -175,6 +192,7 @@ def _parsed(text: str | bytes) -> dict[str, Description]:
             ),
             tuple(map(Metric.from_json, d["metrics"])),
             tuple(sorted(d["identity"])),
+            tuple(d.get("observed", ())),
             d,
         )
         for d in json.loads(text)

@@ -233,7 +233,7 @@ class Table:
 def _records_as_arrow(rows: Sequence[Row]) -> Any:
     import pyarrow as pa
 
-    from meshmark.store.record import OBSERVED
+    from meshmark.describe import observed_conditions
 
     bounds = [r.bounds or (None, None) for _, _, r in rows]
     fixed: dict[str, list[Any]] = {
@@ -260,10 +260,11 @@ def _records_as_arrow(rows: Sequence[Row]) -> Any:
         columns_by_name[name] = pa.field(name, values.type), values
     set_columns, observed_columns = list[tuple[Any, Any]](), list[tuple[Any, Any]]()  # conditions that vary
     shared_columns: list[tuple[Any, Any]] = []
+    observed = observed_conditions()
     for key, values in _by_key([r.conditions for _, _, r in rows]).items():
         column = _column(f"condition.{key}" if key in columns_by_name else key, values, _unit_of(key))
         varies = len({(type(v), v) for v in values}) > 1
-        (shared_columns if not varies else observed_columns if key in OBSERVED else set_columns).append(column)
+        (shared_columns if not varies else observed_columns if key in observed else set_columns).append(column)
     provenance_values = _by_key([{k: v for k, v in r.provenance.items() if k != "start"} for _, _, r in rows])
     columns = (
         [columns_by_name[name] for name in FIRST]

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from meshmark.describe import descriptions, find_comm
+from meshmark.describe import descriptions, find_comm, observed_conditions
 from meshmark.measure.repetitions import point_key
 from meshmark.measure.runs import launch
-from meshmark.store.record import BETTER, FLAGS, OBSERVED, Record, median, median_interval
+from meshmark.store.record import BETTER, FLAGS, Record, median, median_interval
 from support import applications_here
 from support.mpi_here import needed
 from support.paths import ROOT
@@ -224,7 +224,7 @@ def test_two_runs_of_ranks_differ_in_nothing_but_what_was_observed(name: str) ->
     assert measured[0] & measured[1] and (measured[0] == measured[1] or not in_time)
     for point in runs[0].keys() & runs[1].keys():
         conditions, other = (dict(run[point].conditions) for run in runs)
-        assert {k for k in {*conditions, *other} if conditions.get(k) != other.get(k)} <= OBSERVED
+        assert {k for k in {*conditions, *other} if conditions.get(k) != other.get(k)} <= observed_conditions()
 
 
 @pytest.mark.parametrize(

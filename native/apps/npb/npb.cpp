@@ -101,6 +101,10 @@ const Description& npb_description() {
                   {"communication_share", "maximum time of any rank in the MPI library, over elapsed", "1",
                    Better::lower}},
       .identity = {"kernel", "class", "ranks", "threads", "mpi", "fft"},
+      .observed = {"zeta", "residual_norm", "first_norm", "sum_x", "sum_y", "deviates", "checksum_real",
+                   "checksum_imaginary", "residual_density", "residual_momentum_x", "residual_momentum_y",
+                   "residual_momentum_z", "residual_energy", "error_density", "error_momentum_x", "error_momentum_y",
+                   "error_momentum_z", "error_energy"},
       .ranks = true,
   };
   return d;

@@ -455,6 +455,7 @@ const Description& pop_description() {
             return metrics;
           }(),
       .identity = {"paradigm", "protocol", "grid", "reductions", "ranks", "mpi"},
+      .observed = {"solution_error"},
       .ranks = true,
   };
   return d;

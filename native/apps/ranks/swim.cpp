@@ -179,6 +179,7 @@ const Description& swim_description() {
             return metrics;
           }(),
       .identity = {"paradigm", "protocol", "cells", "steps", "ranks", "mpi"},
+      .observed = {"mass_drift", "energy_drift", "enstrophy_drift"},
       .ranks = true,
   };
   return d;

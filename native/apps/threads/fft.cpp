@@ -32,6 +32,7 @@ const mm::Description kFft{
     .metrics = {{"flop_rate", "5 N log2 N over time", "flop/s", mm::Better::higher},
                 {"array_bandwidth", "both arrays once, over time", "B/s", mm::Better::higher}},
     .identity = {"shape", "threads", "plan", "pages"},
+    .observed = {"planning"},
     .bytes_per_iteration = 32,
     .flops_per_iteration = 0,
 };

@@ -38,6 +38,7 @@ const mm::Description kLj{
                 {"atom_rate", "atoms over the time of a step", "op/s", mm::Better::higher},
                 {"flop_rate", "operations of forces and steps over time", "flop/s", mm::Better::higher}},
     .identity = {"edge", "steps", "threads", "pages", "memory_node"},
+    .observed = {"energy_drift"},
 };
 
 // Energy of the crystal per atom. Published logs of this melt give it with eight digits.

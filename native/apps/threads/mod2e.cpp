@@ -43,6 +43,7 @@ const mm::Description kMod2e{
                 {"product_time", "mean time of a product of matrix and vector", "s", mm::Better::lower},
                 {"flop_rate", "operations of the built-in solver over its time", "flop/s", mm::Better::higher}},
     .identity = {"edge", "numbering", "solver", "eigenvalues", "basis", "threads", "pages", "memory_node"},
+    .observed = {"products", "largest_error"},
 };
 
 constexpr double kTolerance = 1e-10, kAccepted = 1e-8;

@@ -39,6 +39,7 @@ const mm::Description kSwimThreads{
                  mm::Better::higher},
                 {"bandwidth_share", "bandwidth over triad_bandwidth", "1", mm::Better::higher}},
     .identity = {"paradigm", "cells", "steps", "threads", "cpus", "pages", "memory_node"},
+    .observed = {"mass_drift", "energy_drift", "enstrophy_drift"},
     .bytes_per_iteration = Sea::kBytes,
     .flops_per_iteration = Sea::kFlops,
 };

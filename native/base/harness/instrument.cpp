@@ -163,6 +163,7 @@ json describe(const Description& d) {
   }
   j["metrics"] = describe(d.metrics);
   j["identity"] = d.identity;
+  if (!d.observed.empty()) j["observed"] = d.observed;
   j["ranks"] = d.ranks;
   j["work"] = json{{"bytes_per_iteration", d.bytes_per_iteration}, {"flops_per_iteration", d.flops_per_iteration}};
   for (const KernelWork& k : d.kernels)

@@ -57,7 +57,8 @@ struct Description {
   std::vector<std::string> spoils, needs;
   std::vector<Parameter> parameters;  ///< specific ones; the common parameters are added
   std::vector<Metric> metrics;
-  std::vector<std::string> identity;  ///< condition keys that distinguish its points
+  std::vector<std::string> identity;    ///< condition keys that distinguish its points
+  std::vector<std::string> observed{};  ///< condition keys that it observes, besides those that the harness observes
   double bytes_per_iteration = 0, flops_per_iteration = 0;
   std::vector<KernelWork> kernels{};  ///< set if there are several that a view or a model must distinguish
   bool ranks = false;  ///< runs on many processes: the launcher places them, and the library allocates memory

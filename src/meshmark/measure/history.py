@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from meshmark.describe import chosen_conditions
 from meshmark.measure.repetitions import point_key, with_common_plateaus
 from meshmark.statistics.verdicts import alike, judge
 from meshmark.store.machines import changes, machines
-from meshmark.store.record import MODE_SUFFIX, Record, chosen_conditions, varying
+from meshmark.store.record import MODE_SUFFIX, Record, varying
 from meshmark.store.store import Store
 from meshmark.values.units import plain
 

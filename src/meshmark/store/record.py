@@ -34,8 +34,8 @@ SOURCES: Final = frozenset(get_args(Source))
 BETTER: Final = frozenset(get_args(Better))
 SCHEMA: Final = 1
 MODE_SUFFIX: Final = "_mode"  # suffix of the metric of one mode, if the runs of a point have several modes
-_FLOW_UNKNOWNS: Final = ("density", "momentum_x", "momentum_y", "momentum_z", "energy")  # of lu, bt and sp
 # Conditions that are observed rather than set. They differ between repetitions, so they do not identify a measurement.
+# An instrument states further ones in its description; see `describe.observed_conditions`.
 OBSERVED: Final = frozenset(
     {
         "huge_share",
@@ -72,7 +72,7 @@ OBSERVED: Final = frozenset(
         "profile_samples",
         "share_low",
         "share_high",
-        # Conditions of MPI instruments: where and how the ranks ran, and the results of the applications.
+        # Conditions of MPI instruments: where and how the ranks ran.
         "clock_offset_uncertainty",
         "fastest_rank",
         "slowest_rank",
@@ -81,22 +81,6 @@ OBSERVED: Final = frozenset(
         "rank_cpus",
         "host_names",
         "slurm_job_id",
-        "zeta",
-        "residual_norm",
-        "first_norm",
-        "planning",
-        *(f"{of}_{unknown}" for of in ("residual", "error") for unknown in _FLOW_UNKNOWNS),
-        "sum_x",
-        "sum_y",
-        "deviates",
-        "checksum_real",
-        "checksum_imaginary",
-        "solution_error",
-        "mass_drift",
-        "energy_drift",
-        "enstrophy_drift",
-        "products",
-        "largest_error",
     }
 )
 
@@ -445,11 +429,6 @@ def _shown(value: object) -> str:
         return repr(value)[:80]
     except (ValueError, RecursionError):  # deeply nested, or an integer of thousands of digits
         return f"a {type(value).__name__} that is too large to be shown"
-
-
-def chosen_conditions(records: Sequence[Record]) -> list[str]:
-    """Return the conditions of these records that were set rather than observed, in order of appearance."""
-    return [k for k in dict.fromkeys(k for r in records for k in r.conditions) if k not in OBSERVED]
 
 
 def varying(keys: Iterable[str], records: Sequence[Record]) -> list[str]:

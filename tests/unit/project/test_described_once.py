@@ -6,15 +6,16 @@ import ast
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from meshmark.describe import descriptions
+from meshmark.describe import chosen_conditions, descriptions, observed_conditions
 from meshmark.load.scenario.records import METRICS as OF_LOAD
 from meshmark.model.patterns import METRICS as OF_WORKLOADS
 from meshmark.place.native import find_place, vocabulary
-from meshmark.store.record import BETTER, Metric
+from meshmark.store.record import BETTER, OBSERVED, Metric
 from meshmark.values.units import plain, show
 from meshmark.views.content.card import machine_card
 from meshmark.views.pages.build import report_page
@@ -91,3 +92,12 @@ def test_all_views_show_the_same_best(
     if instrument == "loaded":
         assert f"best {listing}" in page, "on the tile"
         assert machine_card([r], [], made_run.run_info())["figures"]["memory_parallelism"]["best"] == r.best
+
+
+def test_conditions_that_an_instrument_observes_come_from_its_description() -> None:
+    """No list outside the description names them."""
+    own = {name for d in descriptions().values() for name in d.observed}
+    assert {"zeta", "planning"} <= own <= observed_conditions() and not own & OBSERVED
+    record = replace(made_run.everything()[0], conditions={"kernel": "cg", "zeta": 22.7, "steal_share": 0.1})
+    assert chosen_conditions([record]) == ["kernel"]
+    assert not own & {name for d in descriptions().values() for name in d.identity}

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from meshmark.describe import observed_conditions
 from meshmark.store.files import utf8
-from meshmark.store.record import OBSERVED, Record, RecordError, is_scalar, is_unicode
+from meshmark.store.record import Record, RecordError, is_scalar, is_unicode
 from meshmark.store.run import Absence
 from meshmark.store.session import MAX_LINE_BYTES
 
@@ -103,5 +104,8 @@ def _text(line: Mapping[str, Any], key: str) -> str:
 
 def _identity(line: dict[str, Any]) -> str:
     """Return metric and point of a result; derived values have no point and are identified by their set conditions."""
-    point = line.get("point", {k: v for k, v in line["conditions"].items() if k not in OBSERVED})
+    point = line.get("point")
+    if point is None:
+        observed = observed_conditions()
+        point = {k: v for k, v in line["conditions"].items() if k not in observed}
     return json.dumps([line["metric"], point], sort_keys=True, default=str)

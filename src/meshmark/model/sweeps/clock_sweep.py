@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from meshmark.describe import chosen_conditions
 from meshmark.statistics.clock import ClockEffect, clock_effect
-from meshmark.store.record import Record, chosen_conditions, varying
+from meshmark.store.record import Record, varying
 
 CLOCK: Final = "cpu.clock_ghz"  # key of a machine file
 

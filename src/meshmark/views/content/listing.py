@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meshmark.store.record import Record, chosen_conditions, varying
+from meshmark.describe import chosen_conditions
+from meshmark.store.record import Record, varying
 from meshmark.values.units import percent, plain, show
 from meshmark.views.content.selection import interval_text, number_in
 from meshmark.views.tables import Cells, TableSection, TextCell, TextTable

@@ -14,7 +14,8 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Final
 
-from meshmark.store.record import MODE_SUFFIX, OBSERVED, Record
+from meshmark.describe import chosen_conditions
+from meshmark.store.record import MODE_SUFFIX, Record
 from meshmark.values.units import NBSP, scale_for, show, size, wide_text
 from meshmark.values.units import number as digits
 
@@ -157,7 +158,7 @@ def modes_of(records: Iterable[Record], record: Record) -> list[Record]:
     """Return the records of the modes of a point, lowest first; [] if all runs of the point are at one level."""
     if not record.conditions.get("run_modes"):
         return []
-    same = {k: v for k, v in record.conditions.items() if k not in OBSERVED}
+    same = {k: record.conditions[k] for k in chosen_conditions([record])}
     modes = [
         r
         for r in records

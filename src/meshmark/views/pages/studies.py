@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import altair as alt
 
+from meshmark.describe import chosen_conditions
 from meshmark.errors import UsageError
 from meshmark.load.studies.outcome import RECORDS
 from meshmark.measure.runs.journal import JournalContent, read_journal
 from meshmark.store.files import write_text
-from meshmark.store.record import Record, chosen_conditions, varying
+from meshmark.store.record import Record, varying
 from meshmark.store.session import whole_lines
 from meshmark.values.units import show
 from meshmark.views.charts.drawing import PALETTE, Drawing, Row, chart_page, row, tooltip
