@@ -17,7 +17,7 @@ from meshmark.statistics.geometric import GeometricMean, mean_of, over, rounded
 from meshmark.statistics.verdicts import Interval
 from meshmark.store.record import Record, median
 
-_NONE: Final = "meshmark measure composite FILE measures one; meshmark composite paper:xeon5500 shows a published one"
+_HINT: Final = "meshmark measure composite FILE measures one; meshmark composite paper:xeon5500 shows a published one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ def composites_of(side: ResultSide) -> list[SideComposite]:
     is_published = any(r.source == "paper" for r in side.points)
     composites = _published(side) if is_published else _measured(side)
     if not composites:
-        raise UsageError(f"composite: found no composite of {side.name}", _NONE)
+        raise UsageError(f"composite: found no composite of {side.name}", _HINT)
     return composites
 
 

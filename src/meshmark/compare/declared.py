@@ -73,7 +73,7 @@ class Declaration:
 
 
 def declarations(material: ExportMaterial, margin: float = MARGIN, *, flagged: bool = False) -> list[Declaration]:
-    """Return all declared numbers of a machine whose meaning is measured by an instrument.
+    """Return all declared numbers of a machine that describe a quantity which an instrument measures.
 
     Args:
         material: Results, topology and facts of the machine.
@@ -138,7 +138,7 @@ def _judged(row: Declaration, margin: float) -> Declaration:
     return replace(row, ratio=Ratio(value, interval, word))
 
 
-def _of(record: Record) -> dict[str, Any]:
+def _measured_fields(record: Record) -> dict[str, Any]:
     """Return value, interval and doubt of a result as fields of a declaration."""
     measurement = measured(record)
     return {"value": record.value, "interval": record.bounds, "reason": measurement.excluded}
@@ -234,7 +234,7 @@ def _performance(material: ExportMaterial, latency: NodePairMatrix) -> Iterator[
                 command=command,
             )
             record = cells.get((a, b))
-            yield declaration if record is None else replace(declaration, **_of(record))
+            yield declaration if record is None else replace(declaration, **_measured_fields(record))
 
 
 def _peak(material: ExportMaterial) -> Iterable[Declaration]:
@@ -256,4 +256,4 @@ def _peak(material: ExportMaterial) -> Iterable[Declaration]:
     records = material.take("bandwidth", "bandwidth_gross")
     sized_records = [r for r in records if isinstance(r.conditions.get("footprint_bytes"), int)]
     memory_records = [r for r in sized_records if in_memory(r, material.topology)]
-    yield replace(row, **_of(max(memory_records, key=lambda r: r.value))) if memory_records else row
+    yield replace(row, **_measured_fields(max(memory_records, key=lambda r: r.value))) if memory_records else row

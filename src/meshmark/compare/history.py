@@ -1,7 +1,7 @@
 """Finds where the level of each point of a machine changes over time, and what else changed then.
 
-Each run gives one value per point. `values.changepoints` proposes the changes of a point, the false discovery rate is
-limited over all points, and `values.verdicts` judges each change by the medians before and after it.
+Each run gives one value per point. `statistics.changepoints` proposes the changes of a point, the false discovery rate
+is limited over all points, and `statistics.verdicts` judges each change by the medians before and after it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class LevelChange:
         return self._pair.word
 
     def worse(self, limit: float = 0.0) -> bool:
-        """Return whether the point became worse by more than the limit, a share."""
+        """Return whether the point became worse by more than the limit, a relative difference such as 0.05."""
         low, high = alike(limit)
         return self._pair.worse and not low <= self.ratio.value <= high
 
@@ -144,7 +144,7 @@ class History:
         return dict(Counter(p.status for p in self.points).most_common())
 
     def worse(self, limit: float) -> list[LevelChange]:
-        """Return the last change of each point that became worse by it, by more than the limit, a share."""
+        """Return the last change of each point, if it made the point worse by more than the relative limit."""
         return [p.changes[-1] for p in self.points if p.changes and p.changes[-1].worse(limit)]
 
 
@@ -188,8 +188,8 @@ def over_time(
         series: Its values.
         rows: Its software and settings over time, as `store.machines.machines` returns them.
         now: Time with a zone.
-        since: Beginning of a date, such as 2026-11, whose beginning is the earliest start; "": no limit.
-        until: Beginning of a date, whose end is the latest start; "": no limit.
+        since: A date and time or its first part, such as 2026-11. Runs that start before it are left out; "": no limit.
+        until: A date and time or its first part. Runs that start after the end of it are left out; "": no limit.
     """
     points, without_start = _points(series)
     begin, end = since.removesuffix("Z"), until.removesuffix("Z")
@@ -236,7 +236,7 @@ def _points(series: Iterable[Series]) -> tuple[dict[str, tuple[Record, list[RunV
         if runs:
             dated_series.append((s.record, runs))
     # The footprints of a level differ from run to run.
-    dated_series.sort(key=lambda of: min(map(_in_time, of[1])))
+    dated_series.sort(key=lambda item: min(map(_in_time, item[1])))
     level_indices = [i for i, (record, _) in enumerate(dated_series) if all(k in record.conditions for k in PLATEAU)]
     level_records = {
         i: record
@@ -349,7 +349,7 @@ def _limit_false_discoveries(tested: Sequence[_PendingPoint]) -> None:
         return
     from scipy.stats import false_discovery_control
 
-    # A point without a change is a test, too; its p-value is at most 1.
+    # A point without a change is a test, too; its p-value is taken as 1, the largest possible.
     corrected = iter(false_discovery_control([p for t in tested for p in (t.p or [1.0])], method="by").tolist())
     for t in tested:
         point_p = [next(corrected) for _ in t.p or [1.0]]
@@ -394,8 +394,8 @@ def _with_changes(point: _PendingPoint, rows: Sequence[Row]) -> HistoryPoint:
 def measured(runs: Sequence[RunValue]) -> MedianEstimate:
     """Return the median of runs, and the bounds in which another run is expected.
 
-    From six runs on, the bounds are the interval of the median. With fewer runs, they are the hull of the intervals of
-    the runs, widened by the distance of their values, see `measure.repetitions.run_bounds`.
+    With six or more runs, the bounds are the interval of the median. With fewer runs, they are the hull of the
+    intervals of the runs, widened on both sides by the range of their values; see `measure.repetitions.run_bounds`.
 
     Args:
         runs: At least `MIN_SEGMENT` runs.
@@ -429,7 +429,7 @@ def facts_between(rows: Sequence[Row], one: RunValue, other: RunValue) -> list[s
 
 
 def to_json(history: History, now: datetime, stale_s: float) -> list[dict[str, Any]]:
-    """Return one object per change, newest first, per point and per instrument, then one of the whole history.
+    """Return one object per change (newest first), per point and per instrument, then one for the whole history.
 
     `type` distinguishes them.
 
@@ -443,10 +443,10 @@ def to_json(history: History, now: datetime, stale_s: float) -> list[dict[str, A
         names = {k: getattr(record, k) for k in ("source", "instrument", "metric", "unit", "better")}
         return {**names, "conditions": identity(record)}
 
-    def segment(of: Segment) -> dict[str, Any]:
-        low, high = of.measured.bounds or (None, None)
-        ends = {"from": of.runs[0].start, "to": of.runs[-1].start}
-        return {"value": of.measured.value, "low": low, "high": high, "runs": len(of.runs), **ends}
+    def segment(part: Segment) -> dict[str, Any]:
+        low, high = part.measured.bounds or (None, None)
+        ends = {"from": part.runs[0].start, "to": part.runs[-1].start}
+        return {"value": part.measured.value, "low": low, "high": high, "runs": len(part.runs), **ends}
 
     objects: list[dict[str, Any]] = []
     for c in history.changes:

@@ -35,8 +35,8 @@ def by_hops(records: Sequence[Record], like: Sequence[Record] = ()) -> list[Reco
 
     Args:
         records: Results of a machine, of any instruments.
-        like: Latencies of another machine, whose access pattern is preferred; otherwise, the pattern with the most
-            points is.
+        like: Latencies of another machine, whose access pattern is preferred. If there are none, the pattern with the
+            most points is preferred.
     """
     pattern = like[0].conditions.get("pattern") if like else None
     groups: dict[tuple[object, ...], list[Record]] = {}
@@ -47,11 +47,13 @@ def by_hops(records: Sequence[Record], like: Sequence[Record] = ()) -> list[Reco
             groups.setdefault(
                 tuple(c.get(k) for k in ("pattern", "cpu", "footprint_bytes", "stride_bytes")), []
             ).append(r)
-    return max(groups.values(), key=lambda of: (of[0].conditions.get("pattern") == pattern, len(of)), default=[])
+    return max(
+        groups.values(), key=lambda group: (group[0].conditions.get("pattern") == pattern, len(group)), default=[]
+    )
 
 
 def fit(records: Sequence[Record]) -> HopFit | None:
-    """Return the line through latencies of memory that is at least one hop away; None if all have one distance."""
+    """Return the line through latencies of memory that is at least one hop away; None if all are equally far away."""
     import scipy.stats
 
     remote = [(int(str(r.conditions["hops"])), r.value) for r in records if r.conditions["hops"]]

@@ -86,7 +86,7 @@ def fit_import(
     beyond_count = sum(p.bandwidth.value > curve[-1][0] for p in _spread(result_numbers.curve))
     if beyond_count:
         points_beyond = counted(beyond_count, "loaded point")
-        notes.append(f"not compared: {points_beyond} of more bandwidth than the model reaches")
+        notes.append(f"not compared: {points_beyond} with more bandwidth than the model reaches")
     if untested_kinds := [kind for kind, word in _TESTS.items() if not any(p.what.startswith(word) for p in predicted)]:
         notes.append(f"not tested, since the results have no other points of it: {', '.join(untested_kinds)}")
     if unused_text := _unused([r for r in records if id(r) not in used_ids]):
@@ -229,7 +229,7 @@ def _knee(numbers: ImportNumbers) -> LoadedPoint | None:
 
 
 def _channels(numbers: ImportNumbers, machine: MachineFile, knee: LoadedPoint) -> int:
-    """Return the channels of a socket at which the model is nearest to a loaded point.
+    """Return the number of channels of a socket with which the model is nearest to a loaded point.
 
     More channels with the same total bandwidth are slower, so that accesses queue for longer at each of them.
     """

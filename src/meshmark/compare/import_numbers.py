@@ -33,7 +33,7 @@ class ImportNumbers:
 
     Attributes:
         numbers: The numbers; assumed ones are marked.
-        used: The results that they were computed from, by number.
+        used: The results from which each number was computed, by the name of the number.
         curve: The loaded points, from the lowest bandwidth to the highest.
         kinds: The kind of each result, by its `id`.
         nodes: The number of nodes with CPUs that the results name.
@@ -67,7 +67,8 @@ def find_numbers(records: Sequence[Record], cores: int | None = None, idle_local
         idle_local: Latency of idle memory in s; None: the latency in the results, or an assumed latency.
 
     Raises:
-        AbsentError: The results do not determine the number of cores or a bandwidth of memory.
+        AbsentError: The results do not determine the number of cores or a bandwidth of memory, or are of more than two
+            sockets.
     """
     finder = _NumberFinder(records)
     finder.latencies(idle_local)
@@ -130,7 +131,7 @@ class _NumberFinder:
                 ASSUMED_LATENCY, "typical of servers; the results have none", assumed=True
             )
             self.notes.append(
-                "idle-local 100 ns is assumed, since the results have no latency of idle memory; --idle-local"
+                "idle-local 100 ns is assumed, since the results have no latency of idle memory; --idle-local sets it"
             )
         if remote:
             self.sockets = 2
@@ -211,7 +212,7 @@ class _NumberFinder:
         if largest < 2:
             raise AbsentError("fit: the results do not state the number of cores of the machine", "--cores N")
         self.given["cores"] = KeyNumber(largest, "the largest number of threads of the results", assumed=True)
-        self.notes.append(f"cores {largest} is assumed: the largest number of threads of the results; --cores")
+        self.notes.append(f"cores {largest} is assumed: the largest number of threads in the results; --cores sets it")
 
     def loaded(self) -> list[LoadedPoint]:
         """Find and return the loaded curve of reads of all CPUs; its highest point has the latency under full load."""

@@ -30,9 +30,11 @@ _OF_ALL_CPUS: Final = frozenset({"mlc", "asct", "mess", "babelstream"})  # if th
 _WITH_CPUS: Final = ("cpu_node", "from_node", "to_node")  # conditions that name nodes with CPUs
 _DELAYS: Final = ("pause", "inject_delay", "injected_nops", "injected_pause")
 _NOT_TINY: Final = 64 << 20
-# No processor has a larger cache: 504 MiB for one core (Xeon 6), 12 MiB for each core if all are busy (EPYC 9684X).
+# No processor has larger caches: 504 MiB that one core can use (Xeon 6), 48 MiB for each core if all are busy (EPYC
+# 7373X), 1152 MiB in a socket (EPYC 9684X).
 _BEYOND_ANY_CACHE: Final = 2 * 504 << 20
-_BEYOND_EACH_SHARE: Final = 2 * 12 << 20
+_BEYOND_EACH_SHARE: Final = 2 * 48 << 20
+_BEYOND_ALL_CACHES: Final = 2 * 2 * 1152 << 20  # of two sockets
 _IN_ANY_L1: Final = 16 << 10
 _REMOTE: Final = frozenset({"same socket", "other socket"})
 _WITHIN: Final = {  # `cpus_within` of two CPUs that exchange a line
@@ -52,7 +54,8 @@ class Workers:
 
     Attributes:
         count: Number of threads or processes; None: unknown.
-        part: The part of the machine that they fill: machine, socket, node; "": no such part, or unknown.
+        part: The part of the machine that they fill: machine, socket, node; "": no such part, or unknown. `each of N`
+            marks the result of one of N ranks that all ran.
     """
 
     count: int | None = None
@@ -179,7 +182,7 @@ def _span(record: Record) -> tuple[float, float, str] | None:
 def _level(record: Record, spans: Sequence[tuple[float, float, str]]) -> frozenset[str]:
     c = record.conditions
     if "memory_level" in c or record.source in {"model", "paper"}:
-        return _known(c.get("memory_level", "memory"))  # models and publications name the levels of caches
+        return _known(c.get("memory_level", "memory"))  # publications that state no level measured memory
     if isinstance(c.get("level"), str):
         return _LEVELS.get(str(c["level"]), _known(c["level"]))
     size = _number(record, "footprint_bytes", "table_bytes")
@@ -195,7 +198,10 @@ def _level(record: Record, spans: Sequence[tuple[float, float, str]]) -> frozens
         return frozenset(curve_levels)
     if share_bytes <= _IN_ANY_L1:
         return _known("L1")
-    is_memory = share_bytes >= (_BEYOND_ANY_CACHE if count == 1 else _BEYOND_EACH_SHARE)
+    if record.instrument == "bandwidth":
+        is_memory = size >= _BEYOND_ANY_CACHE and share_bytes >= _BEYOND_EACH_SHARE
+    else:  # the threads of `gups` and `loaded` share their memory
+        is_memory = size >= (_BEYOND_ANY_CACHE if count == 1 else _BEYOND_ALL_CACHES)
     return _known("memory") if is_memory else frozenset()
 
 
@@ -240,8 +246,8 @@ def _workers(record: Record, most: int) -> Workers | None:
     """Return the workers of a record; None if the instrument has no number of workers.
 
     Args:
-        most: The largest number of workers in the source's results of the metric. They are assumed to be all CPUs if
-            the result does not state it.
+        most: The largest number of workers in the source's results of the metric. Unless a result states which CPUs
+            worked, this many workers are assumed to fill the machine.
     """
     c, tool = record.conditions, source(record).removeprefix("tool ")
     count = _count(record)

@@ -29,7 +29,7 @@ def simulated(machine: MachineFile, others: Sequence[Record] = (), instrument: s
     Args:
         machine: The model.
         others: Results of the sides that it is compared with; options that the model does not support are left out.
-        instrument: Instrument to simulate; "": of all instruments for which the machine file has the numbers.
+        instrument: Instrument to simulate; "": all instruments for which the machine file has the numbers.
     """
     record_by_point: dict[str, Record] = {}
     for name in POINTS if not instrument else {instrument} & POINTS.keys():

@@ -23,7 +23,7 @@ MAY_DIFFER: Final = frozenset({"isa", "library", "library_kernel", "fft", "mpi",
 # Results that differ in these are paired only to say why they cannot be compared.
 PAGES: Final = ("pages", "page_bytes")
 _FOOTPRINTS: Final = ("footprint_bytes", "table_bytes")
-_PER_OCTAVE: Final = 64  # footprints of different machines count as the same if they differ by at most 1.1 %
+_PER_OCTAVE: Final = 64  # footprints of different machines are rounded to steps of 1.1 % before they are compared
 NO_METRIC: Final = "the other side does not have this metric"
 # A footprint of at least this share of the largest counts as the largest, because kernels round to whole arrays.
 _LARGEST_SHARE: Final = 0.45
@@ -33,7 +33,7 @@ _WORDED: Final = frozenset(
     {*_NUMBERS, "hops", "home", "same_socket", "thread_buffer_bytes", "kernel", "state", "level"}
 )
 _WORKERS: Final = ("threads", "processes")
-# How a latency was measured. Results that differ in these are of one kind; the difference is named.
+# How a latency was measured. Results that differ only in these are still of one kind; the difference is reported.
 _WAYS: Final = frozenset({"pattern", "stride_bytes", "locality_bytes"})
 _Key = tuple[Any, ...]
 _KeyFunction = Callable[[Record], _Key]
@@ -166,7 +166,7 @@ def _equal(a_side: Sequence[Record], b_side: Sequence[Record], key: Callable[[Re
 def _ranked(side: Iterable[Record]) -> list[Record]:
     """Return the records in an order in which the record that represents the others comes last.
 
-    It has the largest footprint, another pattern than "stride", the lowest CPU and node numbers, and the best value.
+    It has the largest footprint, a pattern other than "stride", the lowest CPU and node numbers, and the best value.
     """
     return sorted(side, key=_rank, reverse=True)
 
@@ -180,7 +180,9 @@ def _rank(r: Record) -> tuple[Any, ...]:
 
 
 def _size(record: Record, name: str) -> float:
-    return float(size) if isinstance(size := record.conditions.get(name), int | float) else 0.0
+    """Return a footprint in bytes; 0 if it is unknown."""
+    size = record.conditions.get(name)
+    return float(size) if isinstance(size, int | float) and size > 0 else 0.0
 
 
 # ------------------------------------------------------------------ machines and sources that differ
@@ -347,7 +349,7 @@ class _SourcePairing:
             if of_level and "kind" in names and c["kind"] == "memory":
                 # Memory may be the fourth level of one machine, and the third of another.
                 shown = tuple(name for name in shown if name != "level")
-            size_texts = [_size_text(float(c[name] or 0), largest.get((shape.metric, name))) for name in sizes]
+            size_texts = [_size_text(_size(r, name), largest.get((shape.metric, name))) for name in sizes]
             return fixed_text, shown, tuple([c[name] for name in shown]), sizes, *size_texts
 
         return key
@@ -378,7 +380,7 @@ class _SourcePairing:
         workers = [self._shapes[id(r)].kind.workers for r in (x, y)]
         counts = {w.count for w in workers if w is not None}
         parts = {w.part for w in workers if w is not None}
-        # A result of 2 of 2 threads may be in two pairs: by its count, and as all threads of its machine.
+        # A result of 2 threads on a machine with 2 CPUs may be in two pairs: by its count, and as all of its machine.
         if not by_part or None in counts:
             self._taken[False] |= {id(x), id(y)}
         if by_part or len(parts) < 2:
@@ -393,10 +395,10 @@ class _SourcePairing:
 
 
 def _size_text(size: float, largest: float | None) -> str:
-    """Return a key that is equal for footprints within about 1.1 %, and for all footprints near `largest`."""
+    """Return a key that is equal for footprints in one step of 1.1 %, and for all footprints near `largest`."""
     if largest is not None and size >= _LARGEST_SHARE * largest:
         return "largest"
-    return str(round(_PER_OCTAVE * math.log2(size)))
+    return str(round(_PER_OCTAVE * math.log2(size))) if size > 0 else ""
 
 
 def _conditions_suffice(record: Record, aspect: str) -> bool:

@@ -79,14 +79,14 @@ class Sides:
         return cls(Store(store or default_store()), data_home() / "runs", host_id(), command)
 
     def find_all(self, names: Sequence[str], instrument: str = "") -> list[ResultSide]:
-        """Return the sides of several names. Models are simulated with the choices of the other sides.
+        """Return the sides of several names. Models are simulated with the options that the other sides used.
 
         Args:
             names: Names, see `find`.
             instrument: The only instrument that models need to simulate; "": all.
 
         Raises:
-            UsageError: Nothing has one of the names, or it has results of several machines.
+            UsageError: One of the names does not refer to anything, or refers to results of several machines.
         """
         models = {name: self._model(name) for name in names}
         side_by_name = {name: self._recorded(name) for name, model in models.items() if model is None}
@@ -223,7 +223,7 @@ class Sides:
             raise UsageError(
                 f"{self._command}: {quoted(name)}: found results of {len(machine_ids)} machines "
                 f"({', '.join(machine_ids[:4])}), one is allowed",
-                "meshmark store import it, and compare the machines by name",
+                "import a file with: meshmark store import FILE; then compare the machines by name",
             )
 
     def _side(self, name: str, what: str, records: Sequence[Record], peak: float | None = None) -> ResultSide:

@@ -186,6 +186,10 @@ def _level_of(machine: MachineFile, footprint: int, sharers: int = 1) -> Mapping
     return None
 
 
+def _level_name(level: Mapping[str, Any] | None) -> str:
+    return "memory" if level is None else str(level.get("name", "cache"))
+
+
 def _memory_nodes(options: Options, count: int) -> list[int]:
     """Return the nodes of `memory_node`; an empty list stands for the local node of each CPU."""
     text = options["memory_node"]
@@ -246,6 +250,7 @@ def _chase_point(
         "state": "clean",
     }
     level = _level_of(machine, footprint, processes)
+    conditions["memory_level"] = _level_name(level)
     fastest = float(_levels(machine)[0]["latency_ns"]) * 1e-9 if _levels(machine) else 0.0
     # In address order, the other slots of a line hit. In random order, the chase visits them much later.
     miss = 1.0 if pattern == "random" else min(1.0, stride / line)
@@ -364,6 +369,7 @@ def _bandwidth_point(
     in_caches = operands.only_read if writes_memory else operands.arrays
     share = footprint * in_caches // operands.arrays // len(cpus)
     level = _level_of(machine, share, len(cpus)) if in_caches else None
+    conditions = {**conditions, "memory_level": _level_name(level)}
     if level is None:
         actor = stream_actor(machine, cpus, kernel, store, homes)
         return ModelPoint(stream_trial([actor]), conditions, _rates(operands, store, len(actor["streams"])))

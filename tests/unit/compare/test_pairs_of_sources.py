@@ -11,9 +11,11 @@ from dataclasses import replace
 
 import pytest
 
+from meshmark.compare.kinds import kinds
 from meshmark.compare.models import simulated
 from meshmark.compare.pairing import Pairing
 from meshmark.machine.published.papers import PAPER, paper
+from meshmark.model.instruments import measure
 from meshmark.model.machine import find_machine
 from meshmark.store.record import Record
 from meshmark.values.units import NBSP, show
@@ -251,3 +253,38 @@ def test_the_rate_of_each_rank_is_not_that_of_all() -> None:
         if r.instrument == "bandwidth" and r.conditions["running"] == "all"
     ]
     assert large and not Pairing(one_socket(), large, same_machine=False).matches
+
+
+@pytest.mark.parametrize(
+    ("instrument", "size", "threads", "level"),
+    [
+        ("bandwidth", 229 << 20, 8, ""),  # STREAM of the default size fits into the caches of EPYC 72F3
+        ("bandwidth", 1200 << 20, 2, "memory"),
+        ("bandwidth", 1200 << 20, 32, ""),  # less than 48 MiB per core
+        ("bandwidth", 4 << 30, 32, "memory"),
+        ("gups", 1200 << 20, 1, "memory"),
+        ("gups", 1200 << 20, 32, ""),  # one table for all threads
+        ("gups", 8 << 30, 32, "memory"),
+    ],
+)
+def test_a_footprint_is_of_memory_only_if_no_processor_can_cache_it(
+    instrument: str, size: int, threads: int, level: str
+) -> None:
+    conditions = {"threads": threads, "footprint_bytes" if instrument == "bandwidth" else "table_bytes": size}
+    base = results("stream.txt")[0]
+    record = replace(base, instrument=instrument, metric="rate", conditions=conditions)
+    assert kinds([record])[id(record)].words["level"] == ({level} if level else set())
+
+
+def test_a_cache_of_a_model_is_not_memory() -> None:
+    records = measure("latency", find_machine("xeon5500"), {"footprint": "16KiB,1GiB", "cpus": "0"})
+    words = kinds(records)
+    levels = {(r.conditions["footprint_bytes"], *words[id(r)].words["level"]) for r in records}
+    assert levels == {(16 << 10, "L1"), (1 << 30, "memory")}
+
+
+@pytest.mark.parametrize("footprint", [0, -1, "1GiB", None, True])
+def test_an_odd_footprint_is_no_error(footprint: object) -> None:
+    a_side = [replace(r, conditions={**r.conditions, "footprint_bytes": footprint}) for r in one_socket()]
+    pairing = Pairing(a_side, two_sockets(), same_machine=False)
+    assert len(pairing.matches) + len(pairing.unpaired()[0]) >= len(a_side)
