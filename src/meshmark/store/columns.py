@@ -64,7 +64,7 @@ MACHINE_COLUMNS: Final = (
 # Texts in the results of a fleet, where the run is a campaign. `attempt` is a hash of the file that the node left, and
 # `point` is the key that `measure.repetitions.point_key` returns.
 OF_NODES: Final = ("campaign", "node", "attempt", "point")
-# The order is the one in which the instruments list these conditions.
+# Conditions with a column of their own. Others are in `conditions`, as JSON, so a new instrument needs no new column.
 POINT: Final[dict[str, type]] = {
     "kernel": str,
     "store": str,
@@ -178,15 +178,15 @@ def machine_schema() -> pa.Schema:
 
 def schema_problem(path: Path) -> str:
     """Return why a file is not a file of results, according to the schema in its footer; "" if it is."""
-    return _other_columns(path, schema, (*ALWAYS, *OF_RECORDS, "low", "high", "status"))
+    return _columns_problem(path, schema, (*ALWAYS, *OF_RECORDS, "low", "high", "status"))
 
 
 def machine_problem(path: Path) -> str:
     """Return why the schema of a file of machines is not valid; "" if it is."""
-    return _other_columns(path, machine_schema, MACHINE_COLUMNS)
+    return _columns_problem(path, machine_schema, MACHINE_COLUMNS)
 
 
-def _other_columns(path: Path, wanted: Callable[[], pa.Schema], required: Iterable[str]) -> str:
+def _columns_problem(path: Path, wanted: Callable[[], pa.Schema], required: Iterable[str]) -> str:
     fields = schema_or_problem(path)
     if isinstance(fields, str):
         return fields

@@ -59,8 +59,9 @@ def started_between(row: Row, since: str = "", until: str = "") -> bool:
 
     2026-11 stands for the start of that month in `since`, and for its end in `until`.
     """
-    start = str(row[2].provenance.get("start", ""))
-    return start >= since and (not until or "" < start[: len(until)] <= until)
+    start = str(row[2].provenance.get("start", "")).removesuffix("Z")
+    earliest, latest = since.removesuffix("Z"), until.removesuffix("Z")
+    return start >= earliest and (not latest or "" < start[: len(latest)] <= latest)
 
 
 def to_jsonl(rows: Iterable[Row]) -> str:

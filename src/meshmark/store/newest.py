@@ -27,16 +27,16 @@ _KEY: Final = ", ".join(
         f"json_merge_patch(TRY_CAST(conditions AS JSON), '{_UNOBSERVED}')",
     ]
 )
-# All results of a single run are the newest; the window would take most of the time.
+# If there is only one run, all of its results are the newest; the window, which takes most of the time, is skipped.
 _QUERY: Final = f"""
     WITH found AS (SELECT *, row_number() OVER () AS place FROM {{rows}}),
-         runs AS (SELECT run, max(coalesce(start, '')) AS begun FROM found GROUP BY run),
+         runs AS (SELECT run, coalesce(min(start), '') AS run_start FROM found GROUP BY run),
          counted AS (SELECT count(*) AS runs FROM runs WHERE {{when}}),
-         dated AS (SELECT found.*, begun, counted.runs FROM found JOIN runs USING (run), counted WHERE {{when}})
-    SELECT * EXCLUDE (begun) FROM (
+         dated AS (SELECT found.*, run_start, counted.runs FROM found JOIN runs USING (run), counted WHERE {{when}})
+    SELECT * EXCLUDE (run_start) FROM (
         SELECT * FROM dated WHERE runs = 1
         UNION ALL
-        SELECT * FROM dated WHERE runs > 1 QUALIFY begun = max(begun) OVER (PARTITION BY {_KEY})
+        SELECT * FROM dated WHERE runs > 1 QUALIFY run_start = max(run_start) OVER (PARTITION BY {_KEY})
     ) ORDER BY place"""
 
 
@@ -67,7 +67,7 @@ def newest(store: Store, machine: str, until: str = "") -> NewestResults:
         raise UsageError(
             f"date: found '{quoted(until)}'; allowed: a date and time or its first part, such as 2026-10-25"
         )
-    predicate = f"left(begun, {len(until)}) <= '{until}'" if until else "true"
+    predicate = f"left(run_start, {len(until)}) <= '{until}'" if until else "true"
     counts: list[int] = []  # the same in every row
 
     def rows(table: pa.Table) -> list[tuple[str, str, Record]]:

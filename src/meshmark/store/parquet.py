@@ -133,7 +133,7 @@ def join(
     outdated: Mapping[Path, Collection[str]] | None = None,
     tables: Mapping[Path, pa.Table] | None = None,
 ) -> None:
-    """Write one file with the rows of several files, and remove these.
+    """Write one file with the rows of several files, and remove those files.
 
     Args:
         files: The files, which are read one after the other.
@@ -184,7 +184,7 @@ def _checked(path: Path, content: Any) -> Any:
 
 
 def without(table: pa.Table, texts: pa.ChunkedArray, excluded: Collection[str]) -> pa.Table:
-    """Return the rows of a table whose texts, of which each row has one, are not excluded."""
+    """Return the rows of a table whose text is not excluded; `texts` has one text for each row."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -194,8 +194,8 @@ def without(table: pa.Table, texts: pa.ChunkedArray, excluded: Collection[str]) 
 def replaced_file_names(path: Path) -> frozenset[str]:
     """Return the names of the files, in the same folder, that a compacted file replaces; empty if it cannot be read.
 
-    Other names are left out: `remove_replaced` removes these files, and any node of a fleet may have written the
-    metadata.
+    Names without `UNIQUE` are left out, because `remove_replaced` removes the files that this function returns, and any
+    node of a fleet may have written the metadata.
     """
     if COMPACTED not in path.name:
         return frozenset()

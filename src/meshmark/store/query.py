@@ -51,7 +51,7 @@ def fetch_rows(query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
 def fetch_tables(
     query: str, values: Sequence[Any], convert: Callable[[pa.Table], Iterable[_Converted]]
 ) -> list[_Converted]:
-    """Execute a query, and return what `convert` returns of its rows, of which it gets some at a time.
+    """Execute a query, and return what `convert` returns for its rows, which it gets in batches.
 
     Raises:
         QueryError: DuckDB cannot execute the query.

@@ -1,4 +1,4 @@
-"""Describes a run beside its records: its metadata, and what could not be measured."""
+"""Describes what a run has in addition to its records: its metadata, and what could not be measured."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ from meshmark.store.run import Absence
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_Of = TypeVar("_Of")
+_Item = TypeVar("_Item")
 VERSION: Final = 2
 MARKER: Final = "meshmark-store.json"
 _IS_MEASURED: Final = f"status = '{MEASURED}'"
@@ -210,16 +210,20 @@ class Store:
             MeshmarkError: A file cannot be removed.
         """
         with self.exclusively():
-            files = result_files(self.folder, run)
-            run_files = [file.path for file in files if file.run]
-            unlink(run_files)
-            compacted = [file.path for file in files if not file.run and run in runs_in(file.path)]
-            for path in compacted:
-                if (remaining_rows := without(table := read(path), table["run"], {run})).num_rows:
-                    self.write(path, remaining_rows)
-                else:
-                    remove_replaced(path.parent)
-                    unlink([path])
+            return self.remove_locked(run)
+
+    def remove_locked(self, run: str) -> int:
+        """Remove a run as `remove` does, in a block of `exclusively`."""
+        files = result_files(self.folder, run)
+        run_files = [file.path for file in files if file.run]
+        unlink(run_files)
+        compacted = [file.path for file in files if not file.run and run in runs_in(file.path)]
+        for path in compacted:
+            if (remaining_rows := without(table := read(path), table["run"], {run})).num_rows:
+                self.write(path, remaining_rows)
+            else:
+                remove_replaced(path.parent)
+                unlink([path])
         return len(run_files) + len(compacted)
 
     # -------------------------------------------------------------- reading
@@ -229,8 +233,8 @@ class Store:
         return [file.path for file in result_files(self.folder)]
 
     def _select(
-        self, query: str, equal: dict[str, str], status: str, fetch: Callable[[str, list[Any]], list[_Of]]
-    ) -> list[_Of]:
+        self, query: str, equal: dict[str, str], status: str, fetch: Callable[[str, list[Any]], list[_Item]]
+    ) -> list[_Item]:
         """Return what `fetch` returns of a query whose `FROM` clause is `{rows}`, and of its parameters.
 
         Unreadable files are skipped and added to `broken`, so that one damaged file does not hide the others.
@@ -279,20 +283,20 @@ class Store:
         """
         return self.converted(lambda row: row, **equal)
 
-    def converted(self, convert: Callable[[tuple[str, str, Record]], _Of | None], **equal: str) -> list[_Of]:
+    def converted(self, convert: Callable[[tuple[str, str, Record]], _Item | None], **equal: str) -> list[_Item]:
         """Return what `convert` makes of the rows that `rows` returns, except None; the records are not kept."""
 
-        def results(table: pa.Table) -> Iterator[_Of]:
+        def results(table: pa.Table) -> Iterator[_Item]:
             return (result for row in self.rows_in(table) if (result := convert(row)) is not None)
 
         return self.selected("SELECT * FROM {rows}", results, **equal)
 
-    def selected(self, query: str, convert: Callable[[pa.Table], Iterable[_Of]], **equal: str) -> list[_Of]:
-        """Return what `convert` makes of the rows of a query as in `select`, of which it gets some at a time."""
+    def selected(self, query: str, convert: Callable[[pa.Table], Iterable[_Item]], **equal: str) -> list[_Item]:
+        """Return what `convert` makes of the rows of a query as in `select`, which it gets in batches."""
         return self._select(query, equal, _IS_MEASURED, lambda sql, values: fetch_tables(sql, values, convert))
 
     def rows_in(self, table: pa.Table) -> list[tuple[str, str, Record]]:
-        """Return run, step and record of rows with all columns; inconsistent rows are as in `parsed`."""
+        """Return run, step and record of rows with all columns; inconsistent rows are handled as in `parsed`."""
         if (records := records_of(table)) is None:
             return self.parsed(table.to_pylist())
         names = ([sys.intern(name) for name in table[column].to_pylist()] for column in ("run", "step"))
@@ -303,7 +307,7 @@ class Store:
         records = ((row, self._parse_row(row, record_of)) for row in rows)
         return [(row["run"], row["step"], record) for row, record in records if record is not None]
 
-    def _parse_row(self, row: dict[str, Any], parse: Callable[[dict[str, Any]], _Of]) -> _Of | None:
+    def _parse_row(self, row: dict[str, Any], parse: Callable[[dict[str, Any]], _Item]) -> _Item | None:
         try:
             return parse(row)
         except (RecordError, ValueError, TypeError) as error:  # corrupt values in a valid Parquet file

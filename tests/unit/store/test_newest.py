@@ -72,6 +72,14 @@ def test_later_runs_can_be_left_out(store: Store) -> None:
     assert (newest(store, "other").rows, first_start(store, "other")) == ([], "")
 
 
+def test_a_run_that_ended_after_midnight_began_on_the_day_before(tmp_path: Path) -> None:
+    store = Store(tmp_path / "night")
+    store.add("run-20261003T2358", "early", at(everything()[:3], 3))
+    store.add("run-20261003T2358", "late", at(bandwidth(), 4))
+    assert len(newest(store, "made-up", "2026-10-03").rows) == 3 + len(bandwidth())
+    assert not newest(store, "made-up", "2026-10-02").rows
+
+
 @pytest.mark.parametrize("until", ["yesterday", "2026-10-05' OR '1", "{rows}"])
 def test_a_date_that_is_none_is_refused(store: Store, until: str) -> None:
     with pytest.raises(UsageError, match=r"date: found '.*'; allowed: a date and time or its first part"):

@@ -1,4 +1,4 @@
-"""Parts that all readers of other tools' output use: numbers, fields, and the errors that leave out or refuse."""
+"""Parts that all readers of other tools' output use: numbers, fields, and errors that exclude an item or a file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FormatReader:
             takes linear time. See `has`.
         read: Function that adds the records of a `ToolOutput` to it, and counts the items that it leaves out; see
             `output`. It raises FormatError.
-        tool: Name of the tool in the provenance of records, if the format has another name.
+        tool: Name of the tool in the provenance of records, if it differs from the name of the format.
         version: Version of the reader, recorded as `reader_version` in the provenance of its records. It is increased
             when output that was imported before would give other records; `store verify` then finds the old records.
             Records without it have version 1.

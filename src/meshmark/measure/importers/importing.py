@@ -1,8 +1,8 @@
 """Imports output of Meshmark into a store, without merging or replacing existing runs.
 
 The input is the output or the journals of instruments, one or several per file; records as `--json` prints them;
-exports of a store as JSON Lines or CSV; machine cards (`measure.card`); or the output of another tool
-(`measure.tools`). A run without a name is named after its machine, start and content.
+exports of a store as JSON Lines or CSV; machine cards (`importers.card`); or the output of another tool
+(`importers.formats`). A run without a name is named after its machine, start and content.
 """
 
 from __future__ import annotations
@@ -326,6 +326,7 @@ def _read_csv(data: bytes, path: Path) -> FileImport:
         raise UsageError(f"import: {quoted(path)}: found more than {MAX_BYTES >> 20} MiB, which is the limit")
     imported = FileImport()
     parts: dict[tuple[str, str], StepImport] = {}
+    csv.field_size_limit(MAX_BYTES)  # a field has all samples of a record
     rows = csv.DictReader(io.StringIO(data.decode("utf-8-sig", "replace")))
     try:
         for row in rows:
@@ -356,25 +357,42 @@ def add_to(
         replaced: Names of runs that these parts replace.
 
     Returns:
-        The name of each run and the number of records added to it, 0 if the store already contained it.
+        For each part, the name of its run and the number of its records that were added; 0 if the store contained it.
 
     Raises:
         UsageError: `name` is the name of another run.
         MeshmarkError: The store cannot be written.
     """
-    for run in replaced:
-        if name and run.startswith(name):  # its content is in these parts, so nothing is lost if the process ends here
-            store.remove(run)
     with store.exclusively():
-        added_runs = _add(store, parts, name)
-    for run in set(replaced) - {run for run, _ in added_runs}:
-        store.remove(run)
-    return added_runs
+        plans = _plans(_Contents(store, replaced), parts, name)
+        runs = list(dict.fromkeys(plan.run for plan in plans if plan.is_new))
+        for run in sorted({*replaced} & {*runs}):
+            store.remove_locked(run)
+        for plan in plans:
+            if plan.is_new:
+                part = plan.part
+                absences = [row_of_absence(a, plan.run, plan.step, part.machine) for a in part.absences]
+                tables = [*part.records.tables(plan.run, plan.step), *([table_of(absences)] if absences else [])]
+                store.add_tables(plan.run, plan.step, tables)
+        for run in runs:
+            store.finish(run)
+        for run in sorted({*replaced} - {*runs}):  # after the new runs, so that nothing is lost if the process ends
+            store.remove_locked(run)
+    return [(plan.run, len(plan.part.records) if plan.is_new else 0) for plan in plans]
 
 
-def _add(store: Store, parts: Sequence[StepImport], name: str) -> list[tuple[str, int]]:
-    contents = _Contents(store)
-    plans: list[tuple[str, str, StepImport, bool]] = []
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The run and the step that a part becomes. `is_new` is False if the store, or another part, has the step."""
+
+    run: str
+    step: str
+    part: StepImport
+    is_new: bool
+
+
+def _plans(contents: _Contents, parts: Sequence[StepImport], name: str) -> list[_Plan]:
+    plans: list[_Plan] = []
     run_by_key: dict[str, str] = {}  # if `name` is set: the name of the run by its name in the input, or by its digest
     keys = [part.run or part.digest if name else "" for part in parts]
     steps: dict[str, set[str]] = {}
@@ -395,27 +413,20 @@ def _add(store: Store, parts: Sequence[StepImport], name: str) -> list[tuple[str
             run, step = (f"{part.run}-{part.digest}" if is_taken else part.run), part.step
         else:
             run, step = part.name, part.step
-        plans.append((run, step, part, contents.plan(run, step, part)))
-    added_runs = []
-    for run, step, part, is_new in plans:
-        if is_new:
-            absences = [row_of_absence(a, run, step, part.machine) for a in part.absences]
-            tables = [*part.records.tables(run, step), *([table_of(absences)] if absences else [])]
-            store.add_tables(run, step, tables)
-        added_runs.append((run, len(part.records) if is_new else 0))
-    for run in dict.fromkeys(run for run, _, _, is_new in plans if is_new):
-        store.finish(run)
-    return added_runs
+        plans.append(_Plan(run, step, part, contents.plan(run, step, part)))
+    return plans
 
 
 class _Contents:
-    """The content of a store, including parts that are about to be added."""
+    """The content of a store, including parts that are about to be added, without runs that are about to be removed."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, removed: Collection[str]) -> None:
         self._store = store
+        self._removed = removed
         self._readable: dict[str, set[str]] = {}
         for row in store.select("SELECT DISTINCT run, step FROM {rows}"):
-            self._readable.setdefault(row["run"], set()).add(row["step"])
+            if row["run"] not in removed:
+                self._readable.setdefault(row["run"], set()).add(row["step"])
         self._planned: dict[tuple[str, str], StepImport] = {}
         self._stored: dict[str, dict[str, bytearray]] = {}  # digests of the records of the requested runs, by step
 
@@ -432,7 +443,7 @@ class _Contents:
                 for name, digest in self._store.converted(lambda row: (row[1], _digest(row[2])), run=run):
                     steps.setdefault(name, bytearray()).extend(digest)
             return _digest_of_step(self._stored[run].get(step, bytearray()))
-        return "" if self._store.unreadable(run, step) else None
+        return "" if run not in self._removed and self._store.unreadable(run, step) else None
 
     def differs(self, run: str, step: str, part: StepImport) -> bool:
         """Return whether a step of this name exists that has other records than a part."""

@@ -38,6 +38,7 @@ from meshmark.measure.importers.quantities import ToolQuantity, unit_of, value
 from meshmark.store.record import Better, Metric, Record, RecordError, Scalar
 
 REPORTED: Final = "reported"  # provenance `origin` of a number that another tool measured
+_GZIP: Final = b"\x1f\x8b"  # first bytes of a file
 MAX_EXPANDED: Final = 64 << 20  # maximum size of the content of a compressed file, bytes
 MAX_LISTED: Final = 1000  # maximum number of left-out items whose reasons are retained
 _TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -85,7 +86,7 @@ class ToolOutput:
 
     Attributes:
         machine: Name of the machine on which the tool ran.
-        about: Source of the next records; see `stated`.
+        about: Source of the next records; see `set_source`.
         lines: All lines, without labels of ranks.
         records: Records that were added so far.
         left_out: The first items that were left out.
@@ -272,7 +273,7 @@ def matrix_row(text: str, columns: Sequence[int]) -> tuple[int, dict[int, str]]:
     """
     row, *cells = text.split()
     if len({*columns}) != len(columns):
-        raise FormatError("found two columns of one number")
+        raise FormatError("found two columns with the same number")
     if re.fullmatch(r"\d{1,9}", row) is None or len(cells) != len(columns):
         raise unexpected(text, f"a row with a number and {len(columns)} cells")
     return int(row), dict(zip(columns, cells, strict=True))
@@ -298,7 +299,7 @@ def decoded(data: bytes) -> str:
     The file may be compressed by gzip. Redirection in PowerShell writes UTF-16. Invalid bytes become U+FFFD. Trailing
     NULs, which a full disk or an interrupted copy leaves, and control sequences of terminals are removed.
     """
-    if data.startswith(b"\x1f\x8b"):
+    if data.startswith(_GZIP):
         data = _expanded(data)
     text = data.decode(encoding_of(data[:400]), "replace")
     text = text.rstrip("\0").replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n")
@@ -306,13 +307,18 @@ def decoded(data: bytes) -> str:
 
 
 def _expanded(data: bytes) -> bytes:
-    """Return the content of a gzip file up to the first damage; nothing if it is longer than `MAX_EXPANDED`."""
-    decompressor = zlib.decompressobj(wbits=31)
-    try:
-        content = decompressor.decompress(data, MAX_EXPANDED)
-    except zlib.error:
-        return b""
-    return b"" if decompressor.unconsumed_tail else content
+    """Return the content of a gzip file, which may be cut off; nothing if it is damaged or exceeds `MAX_EXPANDED`."""
+    content = b""
+    while data.startswith(_GZIP):  # a file may consist of several, one after the other
+        decompressor = zlib.decompressobj(wbits=31)
+        try:
+            content += decompressor.decompress(data, MAX_EXPANDED + 1 - len(content))
+        except zlib.error:
+            return b""
+        if len(content) > MAX_EXPANDED:
+            return b""
+        data = decompressor.unused_data
+    return content
 
 
 def encoding_of(start: bytes) -> str:
@@ -332,7 +338,7 @@ def encoding_of(start: bytes) -> str:
 
 
 def _lines(text: str) -> list[OutputLine]:
-    """Return the lines of a text, without indentation and quotation marks `>` that all lines have."""
+    """Return the lines of a text, without the indentation and the `>` of quoted mail that all lines have."""
     texts = text.split("\n")
     if not texts[-1]:
         texts.pop()
@@ -350,8 +356,9 @@ def _without_indentation(texts: list[str]) -> list[str]:
 def by_task(output: ToolOutput, *, has_stamps: bool = True) -> list[tuple[str, ToolOutput]]:
     """Return the output of each task of a launcher that labels lines, in the order of their first lines.
 
-    Lines without a label belong to the task of the line before them. Labels differ from the first column of a table by
-    their repetition: at least one task has several lines, and most lines have a label.
+    Lines without a label belong to the task of the line before them; those before the first label are left out. Labels
+    differ from the first column of a table by their repetition: at least one task has several lines, and most lines
+    have a label.
 
     Returns:
         Label and output of each task; one output with the label "" if most lines have no label.

@@ -59,7 +59,7 @@ class PackedRecords(Sequence[Record]):
         return next(islice(self, position, None))
 
     def tables(self, run: str, step: str) -> Iterator[pa.Table]:
-        """Yield the rows of the records as results of a step of a run, some at a time; texts may be `encoded`."""
+        """Yield the rows of the records as results of a step of a run, in batches; texts may be `encoded`."""
         for table in self._tables:
             yield _with_text(_with_text(table, "run", run), "step", step)
         if self._recent:

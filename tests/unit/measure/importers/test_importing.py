@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from meshmark.store.record import Record, median_interval
 from meshmark.store.run import Absence
 from meshmark.store.store import Store
 from support.cli import meshmark
+from support.imports import FIXTURES
 
 
 def result(machine: str = "n1", n: int = 0, **more: Any) -> dict[str, Any]:
@@ -291,3 +294,32 @@ def test_damaged_and_unknown_formats_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(MeshmarkError, match="the format is not known") as error:
         read_output(unknown)
     assert "stream" in error.value.hint
+
+
+def test_a_refused_import_removes_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    for run in ("base", "base-old"):
+        store.add(run, "x", [Record.from_json(result(machine=run))])
+    parts = [StepImport([Record.from_json(result())])]
+    with pytest.raises(UsageError, match="another run of the store"):
+        add_to(store, parts, "base", ["base-old"])
+    assert {row["run"] for row in store.runs()} == {"base", "base-old"}
+    assert add_to(store, parts, "base", ["base", "base-old"]) == [("base", 1)]
+    assert [r.machine for r in store.query()] == [parts[0].machine]
+
+
+def test_a_csv_file_may_have_records_with_many_samples(tmp_path: Path) -> None:
+    record = replace(Record.from_json(result()), samples=(1 / 3,) * 20_001, value=1 / 3, interval=(1 / 3, 1 / 3))
+    file = tmp_path / "many.csv"
+    file.write_text(to_csv([("run", "step", record)]), encoding="utf-8")
+    output = read_output(file)
+    assert output.left_out_count == 0 and len(output.parts[0].records[0].samples) == 20_001
+
+
+def test_all_members_of_a_compressed_file_are_read(tmp_path: Path) -> None:
+    whole = (FIXTURES / "stream.txt").read_bytes()
+    file = tmp_path / "stream.txt.gz"
+    file.write_bytes(gzip.compress(whole[:700]) + gzip.compress(whole[700:]))
+    assert [r.value for r in read_output(file).parts[0].records] == [
+        r.value for r in read_output(FIXTURES / "stream.txt").parts[0].records
+    ]
