@@ -132,12 +132,12 @@ def _descriptions(*_: str | None) -> Mapping[str, Description]:
 
 
 def observed_conditions() -> frozenset[str]:
-    """Return the names of the conditions that are observed rather than set.
-
-    Raises:
-        MeshmarkError: The probe does not print a valid description.
-    """
-    return OBSERVED.union(*(d.observed for d in descriptions().values()))
+    """Return the names of the conditions that are observed rather than set; without a probe, those that are known."""
+    try:
+        known = descriptions()
+    except MeshmarkError:
+        known = _applications()
+    return OBSERVED.union(*(d.observed for d in known.values()))
 
 
 def chosen_conditions(records: Sequence[Record]) -> list[str]:

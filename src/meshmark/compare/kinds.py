@@ -8,6 +8,7 @@ tool is known to do; what cannot be derived stays unknown.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
@@ -239,7 +240,7 @@ def _load(record: Record) -> frozenset[str]:
 
 def _count(record: Record) -> int | None:
     count = _number(record, "threads", "processes")
-    return None if count is None else int(count)
+    return None if count is None or not math.isfinite(count) else int(count)
 
 
 def _workers(record: Record, most: int) -> Workers | None:

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from meshmark.compare.kinds import CPUS, LEVEL, LOAD, MEMORY, ResultKind, grouped, kinds, known_words, resolved, source
-from meshmark.measure.repetitions import PLATEAU, group_key, identity_names, key_text
+from meshmark.measure.repetitions import PLATEAU, group_key, identity_names, key_text, missing_names
 from meshmark.store.record import Record
 
 # Conditions that depend on the machine or its software, or name parts of it. The results of a pair may differ in them.
@@ -182,7 +182,7 @@ def _rank(r: Record) -> tuple[Any, ...]:
 def _size(record: Record, name: str) -> float:
     """Return a footprint in bytes; 0 if it is unknown."""
     size = record.conditions.get(name)
-    return float(size) if isinstance(size, int | float) and size > 0 else 0.0
+    return float(size) if isinstance(size, int | float) and 0 < size < math.inf else 0.0
 
 
 # ------------------------------------------------------------------ machines and sources that differ
@@ -212,12 +212,14 @@ class _Shape:
         metric: Instrument and metric.
         words: The word of each aspect of the kind; "" where it is unknown.
         names: `identity_names` of the results.
+        missing: Names that the description of their instrument has, and the results do not.
     """
 
     metric: tuple[str, str]
     kind: ResultKind
     words: Mapping[str, str]
     names: tuple[str, ...]
+    missing: tuple[str, ...]
 
 
 class _SourcePairing:
@@ -238,7 +240,8 @@ class _SourcePairing:
                 for r in records:
                     content = kind, names = kind_by_id[id(r)], identity_names(r)
                     if (shape := shapes.get(content)) is None:
-                        shape = shapes[content] = _Shape(metric, kind, resolved(kind.words, other_words), names)
+                        words = resolved(kind.words, other_words)
+                        shape = shapes[content] = _Shape(metric, kind, words, names, missing_names(r))
                     self._shapes[id(r)] = shape
         self._largest = [_largest(side) for side in (a_side, b_side)]
         self._found: list[ResultMatch] = []
@@ -262,10 +265,11 @@ class _SourcePairing:
 
     def _identity(self, r: Record, without: Collection[str] = ()) -> _Key:
         """Return a key that is equal for results of a metric whose identity conditions are equal."""
-        names = self._shapes[id(r)].names
+        shape = self._shapes[id(r)]
+        names, missing = shape.names, shape.missing
         if without:
-            names = tuple([name for name in names if name not in without])
-        return names, tuple([r.conditions[name] for name in names])
+            names, missing = (tuple([name for name in part if name not in without]) for part in (names, missing))
+        return names, missing, tuple([r.conditions[name] for name in names])
 
     def _pass(self, metric: tuple[str, str], how: _PairingRule) -> None:
         """Pair the remaining results of a metric by the conditions that both state."""
@@ -279,8 +283,8 @@ class _SourcePairing:
         ]
         # Names come in the order of the results, because a result may have counterparts with several.
         names_in_order = [
-            [names for names in dict.fromkeys(self._shapes[id(r)].names for r in records) if names in ranked]
-            for records, ranked in zip(self._groups[metric], ranked_by_names, strict=True)
+            dict.fromkeys(self._shapes[id(r)].names for r in records if id(r) not in paired_ids)
+            for records in self._groups[metric]
         ]
         for names_a in names_in_order[0]:
             for names_b in names_in_order[1]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.compare.models import memory_peak, simulated
+from meshmark.describe import observed_conditions
 from meshmark.errors import MeshmarkError, UsageError, near, quoted
 from meshmark.machine.facts import host_id, wire_bandwidth
 from meshmark.machine.published.papers import PAPER, paper, papers
@@ -207,7 +208,7 @@ class Sides:
             runs = _by_run(self.store.rows(machine=machine))
             description = f"all of {_runs(len(runs))}"
             return self._side(name, description, pool([_points(run) for run in runs])) if runs else None
-        results = newest(self.store, machine, when)
+        results = newest(self.store, machine, when, observed_conditions())
         if results.rows:
             period = f" until {when}" if when else ""
             description = f"newest result of each point, of {_runs(results.runs)}{period}"

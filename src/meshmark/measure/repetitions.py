@@ -69,14 +69,22 @@ def point(record: Record) -> list[Any]:
 
 
 def identity_names(record: Record) -> tuple[str, ...]:
-    """Return the names of the conditions in `point` that a record has."""
+    """Return the names of the conditions in `point` that have a value in a record."""
     c = record.conditions
     names = _identity_names(_described_identity(record), record.source == "model", tuple(c))
     return names if None not in c.values() else tuple(name for name in names if c[name] is not None)
 
 
+def missing_names(record: Record) -> tuple[str, ...]:
+    """Return the names in the identity of a record's instrument that have no value in the record."""
+    return tuple(name for name in _described_identity(record) or () if record.conditions.get(name) is None)
+
+
 def group_key(record: Record, *without: str) -> tuple[Any, ...]:
-    """Return a key that is equal for records whose `point_key` is equal; it takes a fraction of the time."""
+    """Return a key that is equal for records whose `point_key` is equal; it takes a fraction of the time.
+
+    Equal numbers of different types, and null and missing conditions, count as equal, too.
+    """
     names = identity_names(record)
     if without:
         names = tuple(name for name in names if name not in without)

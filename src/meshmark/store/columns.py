@@ -1,6 +1,6 @@
 """The columns of the store's files, and the conversion of records and absences to rows and back.
 
-The conditions that distinguish points have columns of their own, so that any engine can join and filter by them. A
+Most conditions that distinguish points have columns of their own, so that any engine can join and filter by them. A
 value whose type does not match its column, such as the memory node `local` beside node numbers, stays with the other
 conditions in `conditions`, which is JSON like `provenance`. A condition is in one of the two places, never in both.
 """

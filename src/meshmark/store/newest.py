@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,28 +16,16 @@ from meshmark.store.store import Store
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# A JSON patch that removes the observed conditions; its braces are doubled for `Store.select`.
-_UNOBSERVED: Final = json.dumps(dict.fromkeys(sorted(OBSERVED))).replace("{", "{{").replace("}", "}}")
-# This key may split one point into several. An older result may then be returned, too, but no result is lost.
-_KEY: Final = ", ".join(
-    [
-        "source",
-        "instrument",
-        "metric",
-        *(name for name in POINT if name not in OBSERVED),
-        f"json_merge_patch(TRY_CAST(conditions AS JSON), '{_UNOBSERVED}')",
-    ]
-)
 # If there is only one run, all of its results are the newest; the window, which takes most of the time, is skipped.
-_QUERY: Final = f"""
-    WITH found AS (SELECT *, row_number() OVER () AS place FROM {{rows}}),
+_QUERY: Final = """
+    WITH found AS (SELECT *, row_number() OVER () AS place FROM {rows}),
          runs AS (SELECT run, coalesce(min(start), '') AS run_start FROM found GROUP BY run),
-         counted AS (SELECT count(*) AS runs FROM runs WHERE {{when}}),
-         dated AS (SELECT found.*, run_start, counted.runs FROM found JOIN runs USING (run), counted WHERE {{when}})
+         counted AS (SELECT count(*) AS runs FROM runs WHERE {when}),
+         dated AS (SELECT found.*, run_start, counted.runs FROM found JOIN runs USING (run), counted WHERE {when})
     SELECT * EXCLUDE (run_start) FROM (
         SELECT * FROM dated WHERE runs = 1
         UNION ALL
-        SELECT * FROM dated WHERE runs > 1 QUALIFY run_start = max(run_start) OVER (PARTITION BY {_KEY})
+        SELECT * FROM dated WHERE runs > 1 QUALIFY run_start = max(run_start) OVER (PARTITION BY {key})
     ) ORDER BY place"""
 
 
@@ -53,12 +42,24 @@ class NewestResults:
     runs: int
 
 
-def newest(store: Store, machine: str, until: str = "") -> NewestResults:
+def _key(observed: Collection[str]) -> str:
+    """Return SQL of a key that may split one point into several.
+
+    An older result may then be returned, too, but no result is lost.
+    """
+    # A JSON patch that removes the observed conditions; its braces are doubled for `Store.select`.
+    patch = json.dumps(dict.fromkeys(sorted(observed))).replace("{", "{{").replace("}", "}}")
+    columns = ["source", "instrument", "metric", *(name for name in POINT if name not in observed)]
+    return ", ".join([*columns, f"json_merge_patch(TRY_CAST(conditions AS JSON), '{patch}')"])
+
+
+def newest(store: Store, machine: str, until: str = "", observed: Collection[str] = OBSERVED) -> NewestResults:
     """Return the newest results of a machine.
 
     Args:
         machine: Id of the machine.
         until: An ISO date and time, or its first part. Runs that began later are left out; "" leaves out none.
+        observed: Names of conditions that do not distinguish points.
 
     Raises:
         UsageError: `until` is neither a date and time nor its first part.
@@ -74,7 +75,9 @@ def newest(store: Store, machine: str, until: str = "") -> NewestResults:
         counts.extend(table["runs"].slice(0, 1).to_pylist())
         return store.rows_in(table)
 
-    newest_rows = store.selected(_QUERY.replace("{when}", predicate), rows, machine=machine)
+    newest_rows = store.selected(
+        _QUERY.replace("{when}", predicate).replace("{key}", _key(observed)), rows, machine=machine
+    )
     return NewestResults(newest_rows, counts[0] if counts else 0)
 
 

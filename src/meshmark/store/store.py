@@ -14,6 +14,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -135,9 +136,10 @@ class Store:
             machine: Machine of the absences; "" for the machine of the records.
         """
         machine = machine or (records[0].machine if records else "")
-        rows = [row_of(r, run, step) for r in records] + [row_of_absence(a, run, step, machine) for a in absences]
-        if rows:
-            self.add_tables(run, step, [table_of(rows)])
+        rows = (row_of(r, run, step) for r in records)
+        if records or absences:
+            absent_rows = (row_of_absence(a, run, step, machine) for a in absences)
+            self.add_tables(run, step, [table_of(chain(rows, absent_rows))])
 
     def add_tables(self, run: str, step: str, tables: Iterable[pa.Table]) -> None:
         """Add the results of one step of a run as `add` does.
@@ -153,7 +155,7 @@ class Store:
             self.write(folder / f"{file_name(run)}--{file_name(step)}.parquet", *parts)
 
     def finish(self, run: str) -> None:
-        """Join the steps of a run into one file. A run that is never finished can be read, too.
+        """Join the steps of a run into one file; a single step is not read. A run can be read before, too.
 
         Raises:
             MeshmarkError: A file cannot be written or removed.
@@ -334,10 +336,8 @@ class Store:
 
     def unreadable(self, run: str, step: str) -> bool:
         """Return whether a file that may have the results of a step is unreadable."""
-        paths = [
-            file.path for file in result_files(self.folder, run) if file.run and file.step in {"", file_name(step)}
-        ]
-        return any(schema_problem(p) or read_problem(p) for p in paths)
+        files = (f for f in result_files(self.folder, run) if f.run and f.step in {"", file_name(step)})
+        return any(schema_problem(file.path) or read_problem(file.path) for file in files)
 
     def machine_rows(self, machine: str = "") -> list[dict[str, Any]]:
         """Return the rows of the table of machines for one machine; for all machines if `machine` is ""."""

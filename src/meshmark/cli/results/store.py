@@ -14,7 +14,7 @@ import typer
 from meshmark.cli.completion import instruments, stored
 from meshmark.cli.console import print_rows, say, say_broken
 from meshmark.cli.options import StoreOption, StoreToReadOption, in_folder
-from meshmark.errors import UsageError, near, quoted
+from meshmark.errors import MeshmarkError, UsageError, near, quoted
 from meshmark.values.paths import default_store
 
 if TYPE_CHECKING:
@@ -150,7 +150,14 @@ def _write_lines(
 
     def write(table: pa.Table) -> list[tuple[int, int]]:
         begin = lines.tell()
-        lines.write(to_jsonl(row for row in archive.rows_in(table) if started_between(row, since, until)).encode())
+        text = to_jsonl(row for row in archive.rows_in(table) if started_between(row, since, until))
+        try:
+            lines.write(text.encode())
+        except OSError as error:
+            raise MeshmarkError(
+                f"export: cannot write a temporary file: {error.strerror or error}",
+                "set TMPDIR to a folder with more space",
+            ) from error
         return [(begin, lines.tell())] if lines.tell() > begin else []
 
     return archive.selected("SELECT * FROM {rows}", write, **selection)

@@ -67,7 +67,7 @@ class StepImport:
     @property
     def machine(self) -> str:
         """Return the machine of its records, of which there is at least one."""
-        return self.records[0].machine
+        return self.records.first.machine
 
     @property
     def digest(self) -> str:
@@ -75,7 +75,7 @@ class StepImport:
         return _digest_of_step(self._digests, self.absences)
 
     @property
-    def content(self) -> str:
+    def records_digest(self) -> str:
         """Hash of the records alone."""
         return _digest_of_step(self._digests)
 
@@ -181,7 +181,9 @@ def _of_card(data: bytes, path: Path, machine: str) -> FileImport | None:
     parts: dict[str, StepImport] = {}
     for step, record in card.records:
         renamed = replace(record, machine=machine) if machine else record
-        parts.setdefault(step, StepImport(run=run, step=step)).add(renamed)
+        if step not in parts:
+            parts[step] = StepImport(run=run, step=step)
+        parts[step].add(renamed)
     for absence in card.absences if parts else ():
         parts.get(absence.step or "", next(iter(parts.values()))).absences.append(absence)
     imported = FileImport([*parts.values()], left_out_count=len(card.left_out))
@@ -264,8 +266,9 @@ def _read_lines(lines: Iterable[bytes]) -> FileImport:
             known_digests = digests.setdefault(key, set())
             if (digest := _digest(record)) not in known_digests:  # identical lines count once
                 known_digests.add(digest)
-                part = StepImport(run=key[0], step=key[1] if key[0] else STEP)
-                exported.setdefault(key, part).add(record, digest)
+                if key not in exported:
+                    exported[key] = StepImport(run=key[0], step=key[1] if key[0] else STEP)
+                exported[key].add(record, digest)
         else:
             imported.other_lines += 1
     for journal in journals:
@@ -336,7 +339,9 @@ def _read_csv(data: bytes, path: Path) -> FileImport:
                 imported.leave_out(rows.line_num, str(error))
                 continue
             key = row.get("run") or "", row.get("step") or STEP
-            parts.setdefault(key, StepImport(run=key[0], step=key[1])).add(record)
+            if key not in parts:
+                parts[key] = StepImport(run=key[0], step=key[1])
+            parts[key].add(record)
     except csv.Error as error:
         imported.leave_out(rows.line_num, f"not CSV: {error}; the rest of the file is ignored")
     imported.parts += parts.values()
@@ -436,7 +441,7 @@ class _Contents:
     def content(self, run: str, step: str) -> str | None:
         """Return the digest of the records of a step; None if it does not exist, "" if its file cannot be read."""
         if (run, step) in self._planned:
-            return self._planned[run, step].content
+            return self._planned[run, step].records_digest
         if step in self._readable.get(run, ()):
             if run not in self._stored:  # all steps at once, since each query opens all files of the store
                 steps = self._stored[run] = {}
@@ -448,10 +453,13 @@ class _Contents:
     def differs(self, run: str, step: str, part: StepImport) -> bool:
         """Return whether a step of this name exists that has other records than a part."""
         content = self.content(run, step)
-        return content is not None and content != part.content
+        return content is not None and content != part.records_digest
 
     def plan(self, run: str, step: str, part: StepImport) -> bool:
-        """Plan a step and return whether it must be added. Steps that are planned twice are added once."""
-        is_new = step not in self.steps(run)
+        """Plan a step and return whether it must be added: it is new, or only a part of it was stored.
+
+        Steps that are planned twice are added once.
+        """
+        is_new = self.content(run, step) != part.records_digest
         self._planned.setdefault((run, step), part)
         return is_new

@@ -66,14 +66,14 @@ def superseded(store: Store, parts: Sequence[StepImport]) -> list[str]:
     and at least half of the values, 3 or more, are the same.
     """
     runs: list[str] = []
-    tool_parts = [part for part in parts if part.records and part.records[0].source == "tool"]
+    tool_parts = [part for part in parts if part.records and part.records.first.source == "tool"]
     for outdated_run in outdated_runs(store) if tool_parts else ():
         for part in tool_parts:
             if part.machine != outdated_run.machine or outdated_run.tool not in {
                 r.provenance.get("tool") for r in part.records
             }:
                 continue
-            output = part.records[0].provenance.get("output")
+            output = part.records.first.provenance.get("output")
             is_same_output = (
                 outdated_run.output == output if outdated_run.output else _share_values(store, outdated_run.run, part)
             )

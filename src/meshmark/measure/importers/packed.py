@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Final, overload
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from meshmark.store.columns import record_of, records_of, row_of, table_of
 from meshmark.store.parquet import decoded, encoded
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 _PART_RECORDS: Final = 10_000
 
 
-class PackedRecords(Sequence[Record]):
-    """A sequence of records, most of them as tables, which take a tenth of the memory of the objects."""
+class PackedRecords(Collection[Record]):
+    """Records in their order, most of them as tables, which take a tenth of the memory of the objects."""
 
     __slots__ = ("_recent", "_tables")
 
@@ -39,24 +38,16 @@ class PackedRecords(Sequence[Record]):
 
     def __iter__(self) -> Iterator[Record]:
         for table in self._tables:
-            rows = decoded(table)
-            records = records_of(rows)
-            yield from [record_of(row) for row in rows.to_pylist()] if records is None else records
+            yield from _records(table)
         yield from self._recent
 
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
+    def __contains__(self, record: object) -> bool:
+        return any(record == r for r in self)
 
-    @overload
-    def __getitem__(self, index: slice) -> list[Record]: ...
-
-    def __getitem__(self, index: int | slice) -> Record | list[Record]:
-        if isinstance(index, slice):
-            return [*self][index]
-        position = index + len(self) if index < 0 else index
-        if not 0 <= position < len(self):
-            raise IndexError(index)
-        return next(islice(self, position, None))
+    @property
+    def first(self) -> Record:
+        """Return the first record, of which there must be one."""
+        return _records(self._tables[0].slice(0, 1))[0] if self._tables else self._recent[0]
 
     def tables(self, run: str, step: str) -> Iterator[pa.Table]:
         """Yield the rows of the records as results of a step of a run, in batches; texts may be `encoded`."""
@@ -64,6 +55,13 @@ class PackedRecords(Sequence[Record]):
             yield _with_text(_with_text(table, "run", run), "step", step)
         if self._recent:
             yield table_of(row_of(r, run, step) for r in self._recent)
+
+
+def _records(table: pa.Table) -> list[Record]:
+    """Return the records of rows whose texts are encoded."""
+    rows = decoded(table)
+    records = records_of(rows)
+    return [record_of(row) for row in rows.to_pylist()] if records is None else records
 
 
 def _with_text(table: pa.Table, name: str, text: str) -> pa.Table:

@@ -313,7 +313,7 @@ def test_a_csv_file_may_have_records_with_many_samples(tmp_path: Path) -> None:
     file = tmp_path / "many.csv"
     file.write_text(to_csv([("run", "step", record)]), encoding="utf-8")
     output = read_output(file)
-    assert output.left_out_count == 0 and len(output.parts[0].records[0].samples) == 20_001
+    assert output.left_out_count == 0 and len(output.parts[0].records.first.samples) == 20_001
 
 
 def test_all_members_of_a_compressed_file_are_read(tmp_path: Path) -> None:
@@ -323,3 +323,25 @@ def test_all_members_of_a_compressed_file_are_read(tmp_path: Path) -> None:
     assert [r.value for r in read_output(file).parts[0].records] == [
         r.value for r in read_output(FIXTURES / "stream.txt").parts[0].records
     ]
+
+
+def test_what_a_full_disk_cut_off_is_added_by_the_next_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One part has two machines, and the file of the second one was not written."""
+    store = Store(tmp_path / "s")
+    part = StepImport([Record.from_json(result(machine=name)) for name in ("n1", "n2")])
+    write, paths = Store.write, list[Path]()
+
+    def fail_second(self: Store, path: Path, *tables: Any) -> None:
+        paths.append(path)
+        if len(paths) == 2:
+            raise MeshmarkError("no space left on device")
+        write(self, path, *tables)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "write", fail_second)
+        with pytest.raises(MeshmarkError, match="no space"):
+            add_to(store, [part])
+    assert [r.machine for r in store.query()] == ["n1"]
+    assert [count for _, count in add_to(store, [part])] == [2]
+    assert sorted(r.machine for r in store.query()) == ["n1", "n2"]
+    assert [count for _, count in add_to(store, [part])] == [0]

@@ -26,7 +26,7 @@ def as_imported_before(record: Record) -> Record:
 
 def filled(store: Store, file: Path) -> list[Record]:
     """Return the records of the file; store them as an earlier version imported them, and a run of Meshmark."""
-    records = read_output(file).parts[0].records
+    records = [*read_output(file).parts[0].records]
     store.add("old", "import", [as_imported_before(r) for r in records])
     store.add("other", "import", [replace(records[0], source="host", provenance={})])
     return records
@@ -80,11 +80,11 @@ def test_a_run_of_an_earlier_version_is_outdated(tmp_path: Path, version: Any, i
     store, part = Store(tmp_path / "s"), read_stream(tmp_path)
     store.add("old", "import", [stored(record, reader_version=version) for record in part.records])
     store.add("new", "import", list(part.records))
-    store.add("unknown", "import", [stored(part.records[0], reader="nosuch", reader_version=1)])
+    store.add("unknown", "import", [stored(part.records.first, reader="nosuch", reader_version=1)])
     runs = outdated_runs(store)
     assert [run.run for run in runs] == ["old"] * is_outdated
     for run in runs:
-        digest = part.records[0].provenance["output"]
+        digest = part.records.first.provenance["output"]
         assert (run.machine, run.tool, run.version, run.output) == (part.machine, "stream", 1, digest)
         assert str(run).startswith(f"old: imported by version 1 of the reader of stream, now {run.current}: ")
 
