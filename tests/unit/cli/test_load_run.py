@@ -387,7 +387,9 @@ def test_every_studys_example_runs_and_its_lines_are_records(name: str, home: Pa
     options += ["--base", "base"] if "--base" in known_options else []
     options += ["--repetitions", "4"] if "--repetitions" in words else []
     options_index = words.index("--") if "--" in words else len(words)
-    completed = meshmark("load", "study", name, *words[:options_index], *options, *words[options_index:], folder=home)
+    # Alone, `mix` needs 40 s.
+    arguments = [*words[:options_index], *options, *words[options_index:]]
+    completed = meshmark("load", "study", name, *arguments, folder=home, timeout_s=900)
     if completed.returncode == 77:
         assert name == "isolation", completed.stderr
         assert "one memory domain" in completed.stderr
