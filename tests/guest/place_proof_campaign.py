@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,17 @@ from place_proof_tools import (
 )
 
 ALL = {0, 1, 2, 3}
+
+
+@cache
+def step_s() -> float:
+    """Return how long some work takes on this machine, measured by the first call, in seconds.
+
+    An emulated machine on a busy one is slow, and may not sample for a second.
+    """
+    start_s = time.monotonic()
+    memory_on(1, 48 * MIB).close()
+    return time.monotonic() - start_s
 
 
 def ranks(masks: list[set[int]]) -> None:
@@ -75,7 +87,7 @@ def mask_for_a_moment(tell: int) -> None:
     say(tell)
     wait()
     os.sched_setaffinity(0, {3})
-    spin(1.5)  # an emulated machine on a busy one may not sample for a second
+    spin(1.5 + 4 * step_s())
     os.sched_setaffinity(0, {0, 1})
     spin(60)
 
@@ -245,10 +257,7 @@ def hog() -> Child:
 
 def campaign(plan: dict[str, Any]) -> list[dict[str, Any]]:
     reports = []
-    # An emulated machine on a busy one is slow: the injection must happen while the program is watched.
-    start_s = time.monotonic()
-    memory_on(1, 48 * MIB).close()
-    watch = f"{2 + 6 * (time.monotonic() - start_s):.1f}s"
+    watch = f"{2 + 6 * step_s():.1f}s"  # the injection must happen while the program is watched
     # Spills come last: only then is there a process that fills the node.
     expected = sorted(plan.get("cases") or CASES, key=lambda c: c == "spilled")
     for name in expected:

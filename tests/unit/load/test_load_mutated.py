@@ -275,6 +275,7 @@ def test_whatever_a_text_says_it_is_taken_or_refused(scratch: Path, seed: int) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # several minutes if the machine is busy
 @given(seed=st.integers(0, 1 << 32))
 @MANY
 def test_many_damaged_runs_are_shown_or_refused(whole: Path, scratch: Path, seed: int) -> None:
@@ -282,6 +283,7 @@ def test_many_damaged_runs_are_shown_or_refused(whole: Path, scratch: Path, seed
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # several minutes if the machine is busy
 @given(seed=st.integers(0, 1 << 32))
 @MANY
 def test_many_texts_are_taken_or_refused(scratch: Path, seed: int) -> None:
