@@ -75,8 +75,8 @@ class Description:
 
     Attributes:
         identity: The conditions that distinguish points, in alphabetical order.
-        observed: Conditions that the instrument observes, besides `store.record.OBSERVED`.
         raw: The JSON object from which the description was parsed.
+        observed: Conditions that the instrument observes, besides `store.record.OBSERVED`.
     """
 
     name: str
@@ -86,8 +86,8 @@ class Description:
     parameters: tuple[Parameter, ...]
     metrics: tuple[Metric, ...]
     identity: tuple[str, ...]
-    observed: tuple[str, ...]
     raw: Mapping[str, Any]
+    observed: tuple[str, ...] = ()
 
     @property
     def ranks(self) -> bool:
@@ -192,8 +192,8 @@ def _parsed(text: str | bytes) -> dict[str, Description]:
             ),
             tuple(map(Metric.from_json, d["metrics"])),
             tuple(sorted(d["identity"])),
-            tuple(d.get("observed", ())),
             d,
+            tuple(d.get("observed", ())),
         )
         for d in json.loads(text)
     }
