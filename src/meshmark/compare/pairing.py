@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from meshmark.compare.kinds import CPUS, LEVEL, LOAD, MEMORY, ResultKind, grouped, kinds, known_words, resolved, source
-from meshmark.measure.repetitions import PLATEAU, group_key, identity_names, key_text, missing_names
+from meshmark.measure.repetitions import PLATEAU, group_key, identity_names, key_text, missing_names, values_key
 from meshmark.store.record import Record
 
 # Conditions that depend on the machine or its software, or name parts of it. The results of a pair may differ in them.
@@ -206,7 +206,7 @@ _PASSES: Final = [_PairingRule(alike, by_part) for alike in (True, False) for by
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shape:
-    """What results of one side have in common except their values.
+    """The metric, the kind and the names of conditions that several results of one side share.
 
     Attributes:
         metric: Instrument and metric.
@@ -266,10 +266,8 @@ class _SourcePairing:
     def _identity(self, r: Record, without: Collection[str] = ()) -> _Key:
         """Return a key that is equal for results of a metric whose identity conditions are equal."""
         shape = self._shapes[id(r)]
-        names, missing = shape.names, shape.missing
-        if without:
-            names, missing = (tuple([name for name in part if name not in without]) for part in (names, missing))
-        return names, missing, tuple([r.conditions[name] for name in names])
+        missing = tuple([name for name in shape.missing if name not in without])
+        return missing, *values_key(r, shape.names, without)
 
     def _pass(self, metric: tuple[str, str], how: _PairingRule) -> None:
         """Pair the remaining results of a metric by the conditions that both state."""

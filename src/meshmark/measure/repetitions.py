@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -85,10 +85,14 @@ def group_key(record: Record, *without: str) -> tuple[Any, ...]:
 
     Equal numbers of different types, and null and missing conditions, count as equal, too.
     """
-    names = identity_names(record)
+    return record.metric, record.instrument, *values_key(record, identity_names(record), without)
+
+
+def values_key(record: Record, names: tuple[str, ...], without: Collection[str] = ()) -> tuple[Any, ...]:
+    """Return the names except those in `without`, and the values that a record has for them."""
     if without:
-        names = tuple(name for name in names if name not in without)
-    return record.metric, record.instrument, names, tuple([record.conditions[name] for name in names])
+        names = tuple([name for name in names if name not in without])
+    return names, tuple([record.conditions[name] for name in names])
 
 
 def _described_identity(record: Record) -> tuple[str, ...] | None:

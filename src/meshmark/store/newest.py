@@ -47,8 +47,7 @@ def _key(observed: Collection[str]) -> str:
 
     An older result may then be returned, too, but no result is lost.
     """
-    # A JSON patch that removes the observed conditions; its braces are doubled for `Store.select`.
-    patch = json.dumps(dict.fromkeys(sorted(observed))).replace("{", "{{").replace("}", "}}")
+    patch = json.dumps(dict.fromkeys(sorted(observed)))  # a JSON patch that removes the observed conditions
     columns = ["source", "instrument", "metric", *(name for name in POINT if name not in observed)]
     return ", ".join([*columns, f"json_merge_patch(TRY_CAST(conditions AS JSON), '{patch}')"])
 

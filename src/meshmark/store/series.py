@@ -94,9 +94,7 @@ def series(store: Store, machine: str, identity: Iterable[str], **equal: str) ->
     points_by_run: dict[str, set[int]] = {}
     for value_row in rows_of_runs:
         points_by_run.setdefault(value_row["run"], set()).add(value_row["point"])
-    # Braces are doubled for `Store.select`.
-    run_texts = [run.replace("'", "''").replace("{", "{{").replace("}", "}}") for run in _covering(points_by_run)]
-    names = ", ".join(f"'{text}'" for text in run_texts)
+    names = ", ".join("'" + run.replace("'", "''") + "'" for run in _covering(points_by_run))
     points = store.select(
         f"SELECT DISTINCT ON (point) * FROM (SELECT {point}, * EXCLUDE (point) {rows} AND run IN ({names}))",
         machine=machine,

@@ -257,7 +257,7 @@ class Store:
             rows, parameters = rows_sql(readable)
             try:
                 clause = f"{where_clause} AND {status}" if where_clause else f"WHERE {status}"
-                result = fetch(query.format(rows=f"({rows}) {clause}"), [*parameters, *values])
+                result = fetch(query.replace("{rows}", f"({rows}) {clause}", 1), [*parameters, *values])
             except QueryError as error:
                 # Reading the pages reveals which file is damaged.
                 newly_broken = {p: text for p in paths if p not in broken and (text := read_problem(p))}
@@ -273,7 +273,7 @@ class Store:
     def select(self, query: str, **equal: str) -> list[dict[str, Any]]:
         """Run a query on the results whose columns have the given values (see `rows`), and return its rows.
 
-        The query contains `FROM {rows}`; further conditions follow with `AND`.
+        The query contains `FROM {rows}`, before any text from outside; further conditions follow with `AND`.
         """
         return self._select(query, equal, _IS_MEASURED, fetch_rows)
 

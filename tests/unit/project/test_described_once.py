@@ -96,8 +96,8 @@ def test_all_views_show_the_same_best(
 
 def test_conditions_that_an_instrument_observes_come_from_its_description() -> None:
     """No list outside the description names them."""
-    own = {name for d in descriptions().values() for name in d.observed}
-    assert {"zeta", "planning"} <= own <= observed_conditions() and not own & OBSERVED
+    described_names = {name for d in descriptions().values() for name in d.observed}
+    assert {"zeta", "planning"} <= described_names <= observed_conditions() and not described_names & OBSERVED
     record = replace(made_run.everything()[0], conditions={"kernel": "cg", "zeta": 22.7, "steal_share": 0.1})
     assert chosen_conditions([record]) == ["kernel"]
-    assert not own & {name for d in descriptions().values() for name in d.identity}
+    assert not described_names & {name for d in descriptions().values() for name in d.identity}

@@ -76,9 +76,9 @@ def test_flags_of_any_repetition_count(store: Store) -> None:
 def test_modes_are_left_out_and_quotes_and_braces_in_names_stay(store: Store) -> None:
     (base,) = at([record("io", "bandwidth_net", 1e9, target="it's", direction="read")], "2026-10-01")
     base = replace(base, provenance={**base.provenance, "build": 'a "b" \\ ü'})
-    store.add("it's a {run}", "r1", [base, replace(base, metric="bandwidth_net_mode")])
+    store.add("it's a {run} of {rows}", "r1", [base, replace(base, metric="bandwidth_net_mode")])
     (point,) = series(store, "n042", IDENTITY, instrument="io")
-    assert point.record.metric == "bandwidth_net" and point.runs[0].run == "it's a {run}"
+    assert point.record.metric == "bandwidth_net" and point.runs[0].run == "it's a {run} of {rows}"
     assert point.runs[0].made_by["build"] == 'a "b" \\ ü'
 
 

@@ -433,7 +433,7 @@ class _Contents:
             if row["run"] not in removed:
                 self._readable.setdefault(row["run"], set()).add(row["step"])
         self._planned: dict[tuple[str, str], StepImport] = {}
-        self._stored: dict[str, dict[str, bytearray]] = {}  # digests of the records of the requested runs, by step
+        self._stored: dict[str, dict[str, str]] = {}  # digests of the steps of the requested runs
 
     def steps(self, run: str) -> set[str]:
         return self._readable.get(run, set()) | {step for planned_run, step in self._planned if planned_run == run}
@@ -444,10 +444,11 @@ class _Contents:
             return self._planned[run, step].records_digest
         if step in self._readable.get(run, ()):
             if run not in self._stored:  # all steps at once, since each query opens all files of the store
-                steps = self._stored[run] = {}
+                digests: dict[str, bytearray] = {}
                 for name, digest in self._store.converted(lambda row: (row[1], _digest(row[2])), run=run):
-                    steps.setdefault(name, bytearray()).extend(digest)
-            return _digest_of_step(self._stored[run].get(step, bytearray()))
+                    digests.setdefault(name, bytearray()).extend(digest)
+                self._stored[run] = {name: _digest_of_step(step_digests) for name, step_digests in digests.items()}
+            return self._stored[run].get(step) or _digest_of_step(bytearray())
         return "" if run not in self._removed and self._store.unreadable(run, step) else None
 
     def differs(self, run: str, step: str, part: StepImport) -> bool:
