@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -78,32 +78,52 @@ def to_csv(rows: Iterable[Row]) -> str:
     Conditions are JSON scalars, but strings are quoted only if they would otherwise parse as another type.
     """
     table = list(rows)
-    keys = sorted({k for _, _, r in table for k in r.conditions})
+    names = sorted({name for _, _, record in table for name in record.conditions})
+    return csv_header(names) + csv_rows(table, names)
+
+
+def csv_header(conditions: Sequence[str]) -> str:
+    """Return the first line of `to_csv` for rows with these conditions."""
+    return _csv_text([[*CSV_FIXED, *conditions]])
+
+
+def csv_rows(rows: Iterable[Row], conditions: Sequence[str]) -> str:
+    """Return the lines of `to_csv` below the header, which has these conditions."""
+    return _csv_text(_csv_cells(row, conditions) for row in rows)
+
+
+def _csv_text(rows: Iterable[Sequence[object]]) -> str:
     out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow([*CSV_FIXED, *keys])
-    for run, step, r in table:
-        low, high = r.interval or ("", "")
-        writer.writerow(
-            [
-                run,
-                step,
-                r.source,
-                r.machine,
-                r.instrument,
-                r.metric,
-                r.unit,
-                r.better,
-                repr(r.value),
-                low,
-                high,
-                " ".join(sorted(r.flags)),
-                " ".join(map(repr, r.samples)),
-                json.dumps(dict(r.provenance)),
-                *[_cell(r.conditions[k]) if k in r.conditions else "" for k in keys],
-            ]
-        )
+    csv.writer(out).writerows(rows)
     return out.getvalue()
+
+
+def _csv_cells(row: Row, conditions: Sequence[str]) -> list[object]:
+    run, step, r = row
+    low, high = r.interval or ("", "")
+    return [
+        run,
+        step,
+        r.source,
+        r.machine,
+        r.instrument,
+        r.metric,
+        r.unit,
+        r.better,
+        repr(r.value),
+        low,
+        high,
+        " ".join(sorted(r.flags)),
+        " ".join(map(repr, r.samples)),
+        json.dumps(dict(r.provenance)),
+        *[_cell(r.conditions[name]) if name in r.conditions else "" for name in conditions],
+    ]
+
+
+def row_of_line(line: bytes) -> Row:
+    """Return run, step and record of one line of `to_jsonl`."""
+    result = json.loads(line)
+    return result["run"], result["step"], Record.from_json(result)
 
 
 def record_of_csv(row: Mapping[str, Any]) -> Record:

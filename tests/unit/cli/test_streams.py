@@ -8,12 +8,16 @@ import shlex
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import meshmark
+from meshmark.store.export import to_csv
+from meshmark.store.store import Store
 from support.cli import COMMAND, command, python, start
+from support.made_run import bandwidth, latency
 from support.waiting import until
 
 # With these, Python does not replace the C locale by UTF-8.
@@ -111,6 +115,17 @@ def test_sigterm_says_and_leaves_what_ctrl_c_does(tmp_path: Path) -> None:
         assert child.returncode == 128 + number
         assert message == f"meshmark: {word}; nothing is stored (--no-store)\n"
         assert not list(temporary.iterdir())
+
+
+def test_csv_has_the_conditions_of_all_runs(tmp_path: Path) -> None:
+    store = Store(tmp_path / "meshmark" / "store")
+    store.add("one", "s", [replace(r, conditions={**r.conditions, "note": 'a "b",\nc'}) for r in latency()])
+    store.add("two", "s", [replace(r, provenance={**r.provenance, "start": "2026-11-01"}) for r in bandwidth()])
+    env = {"XDG_DATA_HOME": str(tmp_path)}
+    exported = shell("meshmark store export --format csv", env).stdout.decode()
+    assert exported == to_csv(store.rows()) and "note" in exported.splitlines()[0]
+    part = shell("meshmark store export --format csv --since 2026-11-01 --until 2026-11-01", env).stdout.decode()
+    assert part == to_csv(store.rows(run="two"))
 
 
 def test_an_ignored_hang_up_stays_ignored() -> None:

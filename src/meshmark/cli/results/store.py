@@ -7,7 +7,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -104,7 +104,7 @@ def store_export(
     example: meshmark store export --format csv --instrument latency --since 2026-11
     """
     from meshmark.measure.selection import check_selection
-    from meshmark.store.export import check_date, started_between, to_csv
+    from meshmark.store.export import check_date, csv_header, csv_rows, row_of_line, started_between
     from meshmark.store.files import written
 
     if form not in {"jsonl", "csv", "table"}:
@@ -116,49 +116,61 @@ def store_export(
     equal = {"run": run, "instrument": instrument, "metric": metric, "machine": machine}
     selection = {k: v for k, v in equal.items() if v}
     archive = existing(store)
-    with tempfile.SpooledTemporaryFile(_LINES_IN_MEMORY_BYTES) as lines:
-        chunks = _write_lines(archive, lines, selection, since, until) if form == "jsonl" else []
-        rows = []
-        if form != "jsonl":
-            rows = [row for row in archive.rows(**selection) if started_between(row, since, until)]
-        if not chunks and not rows:
+    if form == "table":
+        rows = [row for row in archive.rows(**selection) if started_between(row, since, until)]
+        if not rows:
             check_selection(archive, selection, "--")
         say_broken(archive)
-        if form == "table":
-            from meshmark.views.terminal.tables import print_tables
+        from meshmark.views.terminal.tables import print_tables
 
-            print_tables([record for _, _, record in rows])
-            return
+        print_tables([record for _, _, record in rows])
+        return
+    with tempfile.SpooledTemporaryFile(_LINES_IN_MEMORY_BYTES) as lines:
+        parts = _write_lines(archive, lines, selection, since, until)
+        if not parts:
+            check_selection(archive, selection, "--")
+        say_broken(archive)
+        conditions = sorted({name for part in parts for name in part.conditions})
         sys.stdout.flush()
         with contextlib.nullcontext(sys.stdout.buffer) if out is None else written(out) as file:
             if form == "csv":
-                file.write(to_csv(rows).encode())  # UTF-8 in every locale, as in a file
-            for begin, end in chunks:
-                lines.seek(begin)
-                file.write(lines.read(end - begin))
+                file.write(csv_header(conditions).encode())  # UTF-8 in every locale, as in a file
+            for part in parts:
+                lines.seek(part.begin)
+                text = lines.read(part.end - part.begin)
+                if form == "csv":
+                    text = csv_rows(map(row_of_line, text.splitlines()), conditions).encode()
+                file.write(text)
 
 
-def _write_lines(
-    archive: Store, lines: IO[bytes], selection: dict[str, str], since: str, until: str
-) -> list[tuple[int, int]]:
-    """Write results to a temporary file, and return where each part of them begins and ends.
+class _Part(NamedTuple):
+    """A part of a temporary file of JSON Lines, in bytes, and the conditions of its results."""
+
+    begin: int
+    end: int
+    conditions: set[str]
+
+
+def _write_lines(archive: Store, lines: IO[bytes], selection: dict[str, str], since: str, until: str) -> list[_Part]:
+    """Write results to a temporary file as JSON Lines, and return where each part of them is.
 
     The store reads the results again if a file turns out to be damaged; the parts before that remain in the temporary
     file, but are not returned.
     """
     from meshmark.store.export import started_between, to_jsonl
 
-    def write(table: pa.Table) -> list[tuple[int, int]]:
+    def write(table: pa.Table) -> list[_Part]:
         begin = lines.tell()
-        text = to_jsonl(row for row in archive.rows_in(table) if started_between(row, since, until))
+        rows = [row for row in archive.rows_in(table) if started_between(row, since, until)]
         try:
-            lines.write(text.encode())
+            lines.write(to_jsonl(rows).encode())
         except OSError as error:
             raise MeshmarkError(
                 f"export: cannot write a temporary file: {error.strerror or error}",
                 "set TMPDIR to a folder with more space",
             ) from error
-        return [(begin, lines.tell())] if lines.tell() > begin else []
+        conditions = {name for _, _, record in rows for name in record.conditions}
+        return [_Part(begin, lines.tell(), conditions)] if rows else []
 
     return archive.selected("SELECT * FROM {rows}", write, **selection)
 
