@@ -125,23 +125,27 @@ def _predictions(
     used_ids = {id(r) for group in numbers.used.values() for r in group}
     points = _curve_points(_spread([p for p in numbers.curve if id(p.latency) not in used_ids]), curve)
     tested_ids = {id(r) for p in numbers.curve for r in (p.latency, p.bandwidth)}
-    requests: dict[str, tuple[Record, Request]] = {}
-    mixes: dict[str, tuple[Record, dict[str, Any]]] = {}
+    requests: dict[str, Request] = {}
+    mixes: dict[str, dict[str, Any]] = {}
+    tested: dict[str, list[Record]] = {}
     for r in records:
         if id(r) in used_ids:
             continue
         if request := _request(r, numbers):
-            requests.setdefault(request[0], (r, request[1]))
-            tested_ids.add(id(r))
+            name = request[0]
+            requests[name] = request[1]
         elif actor := _mix(r, numbers, machine):
-            mixes.setdefault(f"mix, {float(str(r.conditions['read_share'])):.0%} reads", (r, actor))
-            tested_ids.add(id(r))
-    values = measured(machine, {name: request for name, (_, request) in requests.items()})
-    answers = ask(machine, [stream_trial([actor]) for _, actor in mixes.values()])
+            name = f"mix, {float(str(r.conditions['read_share'])):.0%} reads"
+            mixes[name] = actor
+        else:
+            continue
+        tested.setdefault(name, []).append(r)  # several runs may have measured the same
+    values = measured(machine, requests)
+    answers = ask(machine, [stream_trial([actor]) for actor in mixes.values()])
     values |= {name: median_of(a["groups"][0]["bytes_per_s"]) for name, a in zip(mixes, answers, strict=True)}
-    for name, (r, _) in (*requests.items(), *mixes.items()):
-        points.append(FitPoint(name, r.value, values[name], r.unit, False, r.flags))
-    return points, tested_ids
+    for name in (*requests, *mixes):
+        points += [FitPoint(name, r.value, values[name], r.unit, False, r.flags) for r in tested[name]]
+    return points, tested_ids | {id(r) for results in tested.values() for r in results}
 
 
 def _request(r: Record, found: ImportNumbers) -> tuple[str, Request] | None:

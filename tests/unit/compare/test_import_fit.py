@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,13 @@ def test_a_fit_is_tested_on_the_loaded_curve_mixes_and_transfers(snc: ImportFit)
     assert any(note.startswith("not tested") and "other STREAM kernels" in note for note in snc.notes)
     assert any(note.startswith("not used: 16 results of bandwidth bandwidth_net (read)") for note in snc.notes)
     assert tomllib.loads(snc.text)["memory"]["channels"]["fitted"] == "latency at the middle of the loaded curve"
+
+
+def test_each_of_two_runs_is_compared_with_the_model(tmp_path: Path) -> None:
+    again = [replace(r, value=r.value / 2) for r in SNC if r.conditions.get("kernel") == "mix"]
+    measured = [(p.what, p.host) for p in fit_import([*SNC, *again], "made", tmp_path, cores=52).points]
+    mixes = [value for what, value in measured if what.startswith("mix, 67%")]
+    assert len(mixes) == 2 and mixes[0] == pytest.approx(2 * mixes[1])
 
 
 def test_points_that_set_a_number_are_not_called_predicted(snc: ImportFit) -> None:
