@@ -1,4 +1,4 @@
-"""Imports output of Meshmark into a store, without merging or replacing existing runs.
+"""Imports output of Meshmark into a store, without merging or replacing existing runs; incomplete steps are completed.
 
 The input is the output or the journals of instruments, one or several per file; records as `--json` prints them;
 exports of a store as JSON Lines or CSV; machine cards (`importers.card`); or the output of another tool
@@ -80,6 +80,11 @@ class StepImport:
         return _digest_of_step(self._digests)
 
     @property
+    def record_digests(self) -> set[bytes]:
+        """Hashes of the records, each by itself."""
+        return _each(self._digests)
+
+    @property
     def name(self) -> str:
         """Return a name that consists of machine, start and digest."""
         start_text = re.sub(r"[^0-9TZ]", "", self.start.partition(".")[0])
@@ -92,6 +97,10 @@ def _digest(record: Record) -> bytes:
     texts = (record.source, record.machine, record.instrument, record.metric, record.unit, record.better)
     content = array("d", record.samples).tobytes() + repr((texts, others)).encode()
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
+
+
+def _each(digests: bytearray) -> set[bytes]:
+    return {bytes(digests[i : i + _DIGEST_BYTES]) for i in range(0, len(digests), _DIGEST_BYTES)}
 
 
 def _digest_of_step(digests: bytearray, absences: Sequence[Absence] = ()) -> str:
@@ -433,7 +442,7 @@ class _Contents:
             if row["run"] not in removed:
                 self._readable.setdefault(row["run"], set()).add(row["step"])
         self._planned: dict[tuple[str, str], StepImport] = {}
-        self._stored: dict[str, dict[str, str]] = {}  # digests of the steps of the requested runs
+        self._stored: dict[str, dict[str, bytearray]] = {}  # digests of the records of requested runs, by step
 
     def steps(self, run: str) -> set[str]:
         return self._readable.get(run, set()) | {step for planned_run, step in self._planned if planned_run == run}
@@ -444,20 +453,26 @@ class _Contents:
             return self._planned[run, step].records_digest
         if step in self._readable.get(run, ()):
             if run not in self._stored:  # all steps at once, since each query opens all files of the store
-                digests: dict[str, bytearray] = {}
+                digests = self._stored[run] = {}
                 for name, digest in self._store.converted(lambda row: (row[1], _digest(row[2])), run=run):
                     digests.setdefault(name, bytearray()).extend(digest)
-                self._stored[run] = {name: _digest_of_step(step_digests) for name, step_digests in digests.items()}
-            return self._stored[run].get(step) or _digest_of_step(bytearray())
+            return _digest_of_step(self._stored[run].get(step, bytearray()))
         return "" if run not in self._removed and self._store.unreadable(run, step) else None
 
     def differs(self, run: str, step: str, part: StepImport) -> bool:
-        """Return whether a step of this name exists that has other records than a part."""
+        """Return whether a step of this name exists that has other records than a part.
+
+        A step that lacks records of the part does not differ: an import that ended early stored it, for example on a
+        full disk.
+        """
         content = self.content(run, step)
-        return content is not None and content != part.records_digest
+        if content is None or content == part.records_digest:
+            return False
+        stored = None if (run, step) in self._planned else self._stored.get(run, {}).get(step)
+        return stored is None or not _each(stored) <= part.record_digests
 
     def plan(self, run: str, step: str, part: StepImport) -> bool:
-        """Plan a step and return whether it must be added: it is new, or only a part of it was stored.
+        """Plan a step and return whether it must be added: it is new, or the store has only some of its records.
 
         Steps that are planned twice are added once.
         """

@@ -325,10 +325,13 @@ def test_all_members_of_a_compressed_file_are_read(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_full_disk_cut_off_is_added_by_the_next_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("run", "name"), [("", ""), ("one", ""), ("", "base"), ("one", "base")])
+def test_what_a_full_disk_cut_off_is_added_by_the_next_import(
+    run: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One part has two machines, and the file of the second one was not written."""
     store = Store(tmp_path / "s")
-    part = StepImport([Record.from_json(result(machine=name)) for name in ("n1", "n2")])
+    part = StepImport([Record.from_json(result(machine=name)) for name in ("n1", "n2")], run=run)
     write, paths = Store.write, list[Path]()
 
     def fail_second(self: Store, path: Path, *tables: Any) -> None:
@@ -340,8 +343,8 @@ def test_what_a_full_disk_cut_off_is_added_by_the_next_import(tmp_path: Path, mo
     with monkeypatch.context() as patched:
         patched.setattr(Store, "write", fail_second)
         with pytest.raises(MeshmarkError, match="no space"):
-            add_to(store, [part])
+            add_to(store, [part], name)
     assert [r.machine for r in store.query()] == ["n1"]
-    assert [count for _, count in add_to(store, [part])] == [2]
+    assert add_to(store, [part], name) == [(name or run or part.name, 2)]
     assert sorted(r.machine for r in store.query()) == ["n1", "n2"]
-    assert [count for _, count in add_to(store, [part])] == [0]
+    assert [count for _, count in add_to(store, [part], name)] == [0]
