@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -57,12 +57,33 @@ def copy_rate(name: str, cpus: Sequence[int], store: str = "streaming") -> float
     return triad(machine(name), cpus, store, "copy") / 1e9
 
 
+def each_within(
+    modelled: Sequence[float], published: Iterable[float], share: float, unit: str, reason: str = "", digits: int = 0
+) -> StatementResult:
+    """Return the result of a statement that gives a value for each of several numbers of processes.
+
+    Args:
+        modelled: Values of the model.
+        published: Values of the publication, of the same length.
+        share: Largest relative difference of a value.
+        unit: Unit of the values.
+        reason: Why a value differs more.
+        digits: Number of digits after the decimal point that are printed.
+    """
+    inside = all(abs(o / p - 1) <= share for o, p in zip(modelled, published, strict=True))
+    return StatementResult(
+        ", ".join(f"{v:.{digits}f}" for v in modelled) + f" {unit}",
+        inside,
+        "" if inside else reason,
+        series=((unit.split()[0], tuple(modelled)),),
+        numbers=tuple(modelled),
+    )
+
+
 @check("G03")
 def streaming_copy_of_the_5400() -> StatementResult:
     modelled = [copy_rate("xeon5400", range(n)) for n in (1, 2, 4, 8)]
-    inside = all(abs(o / p - 1) <= 0.05 for o, p in zip(modelled, copy_5400().values(), strict=True))
-    text = ", ".join(f"{v:.2f}" for v in modelled) + " GB/s"
-    return StatementResult(text, inside, series=(("GB/s", tuple(modelled)),), numbers=tuple(modelled))
+    return each_within(modelled, copy_5400().values(), 0.05, "GB/s", digits=2)
 
 
 @check("G04")
@@ -88,19 +109,13 @@ def xeon5500_copy() -> list[float]:
 @check("G05")
 def copy_per_core_of_the_5500() -> StatementResult:
     modelled = xeon5500_copy()
-    inside = all(abs(o / p - 1) <= 0.07 for o, p in zip(modelled, copy_5500_each(), strict=True))
     reason = (
         "two processes reach 87 % of the bandwidth of four, but two threads of triad all of it (G15): half writes cost "
         "13 %, one third costs nothing. Ten fill buffers shared by reads and writes give 8.1 GB/s but miss G08 and "
         "G15; write batches of 8 give 8.6, of 32 give 8.0, and miss both too"
     )
-    return StatementResult(
-        ", ".join(f"{v:.2f}" for v in modelled) + " GB/s per core",
-        inside,
-        "" if inside else reason,
-        series=(("GB/s", tuple(modelled)),),
-        numbers=(modelled[1], modelled[3]),  # one and four processes set line_work_ns and gap_ns
-    )
+    result = each_within(modelled, copy_5500_each(), 0.07, "GB/s per core", reason, digits=2)
+    return replace(result, numbers=(modelled[1], modelled[3]))  # one and four processes set line_work_ns and gap_ns
 
 
 @check("G06")
@@ -148,38 +163,24 @@ def loaded_latency_ns(name: str, runs_of: Sequence[tuple[Sequence[int], int]]) -
 @check("G09")
 def latency_of_the_5400_under_load() -> StatementResult:
     modelled = loaded_latency_ns("xeon5400", [(range(n), 1) for n in (1, 2, 4, 8)])
-    inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(modelled, table_3("xeon5400").values(), strict=True))
     reason = (
         "14 and 19 ns are unexplained. The bus of a socket switches between dies in three clocks (Pentium Pro manual, "
         "4.1.4), 7.5 ns: four and eight processes would see 110 ns if the first two share a die, which is not "
         "published; the row cycle of the banks (57.5 ns) adds at most 1 ns, the shared L2 about 2 ns"
     )
-    return StatementResult(
-        ", ".join(f"{v:.0f}" for v in modelled) + " ns",
-        inside,
-        "" if inside else reason,
-        series=(("ns", tuple(modelled)),),
-        numbers=tuple(modelled),
-    )
+    return each_within(modelled, table_3("xeon5400").values(), 0.03, "ns", reason)
 
 
 @check("G10")
 def latency_of_the_5500_under_load() -> StatementResult:
     spread = (4, 0, 5, 1, 6, 2, 7, 3)
     modelled = loaded_latency_ns("xeon5500", [*((spread[:n], 1) for n in (1, 2, 4, 8)), (range(8), 2)])
-    inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(modelled, table_3("xeon5500").values(), strict=True))
     reason = (
         "the processes share the L3, which also caches page tables; the model lacks this. Rings of an estimated 165 to "
         "220 MiB per process give 74 75 76 76 84-88 ns, but their size is not published and would be fitted; the row "
         "cycle of the banks (49.5 ns) adds less than 1 ns"
     )
-    return StatementResult(
-        ", ".join(f"{v:.0f}" for v in modelled) + " ns",
-        inside,
-        "" if inside else reason,
-        series=(("ns", tuple(modelled)),),
-        numbers=tuple(modelled),
-    )
+    return each_within(modelled, table_3("xeon5500").values(), 0.03, "ns", reason)
 
 
 @check("G11")
