@@ -75,7 +75,7 @@ def each_within(
         ", ".join(f"{v:.{digits}f}" for v in modelled) + f" {unit}",
         inside,
         "" if inside else reason,
-        series=((unit.split()[0], tuple(modelled)),),
+        series=((unit.partition(" ")[0], tuple(modelled)),),
         numbers=tuple(modelled),
     )
 
