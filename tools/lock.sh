@@ -11,3 +11,4 @@ lock "$@" -o requirements/installers.txt - <<<$'pip\nuv'
 # Apart, since it needs older versions of what the rest has; only tests use it.
 lock "$@" -o requirements/psij.txt - <<<psij-python
 lock "$@" -c requirements/locked.txt -o requirements/mutants.txt - <<<'mutmut'
+lock "$@" -o requirements/wheel.txt - <<<$'auditwheel\npatchelf\nziglang'
