@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import hashlib
 import io
 import json
 import re
+import zlib
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,6 +37,7 @@ from meshmark.store.store import Store
 MAX_BYTES: Final = 1 << 30
 MAX_TOOL_BYTES: Final = 64 << 20  # far above the output of any tool
 STEP: Final = "import"
+_GZIP: Final = b"\x1f\x8b"
 _DIGEST_BYTES: Final = 16
 
 
@@ -149,7 +152,7 @@ def read_output(path: Path, machine: str = "") -> FileImport:
     data = b""
     try:
         with open_regular(path) as file:
-            imported = _read_protocol(file, path)
+            imported = _read_packed(file, path) if file.read(2) == _GZIP else _read_protocol(file, path)
             if not imported.parts:
                 file.seek(0)
                 data = file.read(MAX_TOOL_BYTES + 1)
@@ -218,6 +221,15 @@ def _of_tool(data: bytes, path: Path, machine: str) -> FileImport | None:
     return FileImport([StepImport(results.records)], results.left_out, results.left_out_count, results.other_lines)
 
 
+def _read_packed(file: IO[bytes], path: Path) -> FileImport:
+    """Return the records of a file that is compressed by gzip; none if it is damaged."""
+    file.seek(0)
+    try:
+        return _read_protocol(gzip.GzipFile(fileobj=file), path)
+    except (EOFError, OSError, zlib.error):
+        return FileImport()
+
+
 def _read_protocol(file: IO[bytes], path: Path) -> FileImport:
     """Return the records of Meshmark's own lines and CSV."""
     if (start := file.read(400)) and (encoding := encoding_of(start)) not in {"utf-8", "utf-8-sig"}:
@@ -231,11 +243,18 @@ def _read_protocol(file: IO[bytes], path: Path) -> FileImport:
 def _lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
     """Yield the lines of a file, including a last line without a newline."""
     size = 0
-    while line := file.readline(MAX_LINE_BYTES + 1):
+    while line := _line(file):
         size += len(line)
         if size > MAX_BYTES:
             raise UsageError(f"import: {quoted(path)}: found more than {MAX_BYTES >> 20} MiB, which is the limit")
         yield line if size > len(line) else line.removeprefix(codecs.BOM_UTF8)
+
+
+def _line(file: IO[bytes]) -> bytes:
+    try:
+        return file.readline(MAX_LINE_BYTES + 1)
+    except EOFError:
+        return b""  # a compressed file that was cut off
 
 
 _Numbered = tuple[int, bytes]
@@ -306,7 +325,12 @@ def _add_journal(imported: FileImport, journal: list[_Numbered]) -> None:
         imported.leave_out(journal[index][0], reason)
     imported.other_lines += reading.invalid_lines
     if reading.records:
-        imported.parts.append(StepImport(reading.records, reading.absences))
+        # The header of a step of `meshmark-probe survey` names the run and the step.
+        run, step = ((reading.header or {}).get(key) for key in ("run", "step"))
+        if isinstance(run, str) and isinstance(step, str) and run and step:
+            imported.parts.append(StepImport(reading.records, reading.absences, run, step))
+        else:
+            imported.parts.append(StepImport(reading.records, reading.absences))
     else:
         imported.other_lines += len(reading.absences)  # without a result, it is not known which run they belong to
 

@@ -316,6 +316,19 @@ def test_a_csv_file_may_have_records_with_many_samples(tmp_path: Path) -> None:
     assert output.left_out_count == 0 and len(output.parts[0].records.first.samples) == 20_001
 
 
+def test_compressed_lines_are_read_and_those_before_the_end_of_a_file_that_was_cut_off(tmp_path: Path) -> None:
+    lines = [json.dumps(result(machine=f"n{i}")) for i in range(2000)]
+    packed = gzip.compress("\n".join(lines).encode())
+    file = tmp_path / "survey.jsonl.gz"
+    file.write_bytes(packed)
+    assert len(read_output(file).parts) == len(lines)
+    file.write_bytes(packed[: len(packed) // 2])
+    assert 0 < len(read_output(file).parts) < len(lines)
+    file.write_bytes(packed[:200] + bytes(40) + packed[240:])
+    with pytest.raises(MeshmarkError, match="the format is not known"):
+        read_output(file)
+
+
 def test_all_members_of_a_compressed_file_are_read(tmp_path: Path) -> None:
     whole = (FIXTURES / "stream.txt").read_bytes()
     file = tmp_path / "stream.txt.gz"
