@@ -1,37 +1,43 @@
-# Links programs that run on other distributions, if MM_GLIBC is set. g++ compiles them as in a clone, so that what is
-# measured does not depend on how Meshmark was installed. zig links them, because it has the symbols of every version of
-# glibc. hwloc, zlib and the libraries of g++ are static. docs/decisions/0023-wheel.md has the reasons.
-set(MM_ZIG "" CACHE FILEPATH "the program zig of the Python package ziglang, which links programs for an old glibc")
-if(NOT EXISTS "${MM_ZIG}")
-  message(FATAL_ERROR "MM_ZIG: found '${MM_ZIG}', the path of zig is required with MM_GLIBC")
-endif()
+# Links programs that run on other distributions, if MM_GLIBC is set: a version of glibc, or "static". g++ compiles them as
+# in a clone, so that what is measured does not depend on how Meshmark was installed. hwloc, zlib and the libraries of g++
+# are static. zig links programs for a version of glibc, because it has the symbols of every version.
+# docs/decisions/0023-wheel.md has the reasons.
 find_library(mm_static_hwloc libhwloc.a REQUIRED)
 find_library(mm_static_zlib libz.a REQUIRED)
-set(mm_runtime "")
-foreach(library libstdc++.a libgcc_eh.a libgcc.a)
-  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${library} OUTPUT_VARIABLE path
-                  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-  string(APPEND mm_runtime " ${path}")
-endforeach()
 # FindOpenMP links the shared library otherwise.
 execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libgomp.a OUTPUT_VARIABLE path
                 OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 set(OpenMP_gomp_LIBRARY ${path} CACHE FILEPATH "" FORCE)
 
-set(mm_zig "${CMAKE_COMMAND} -E env ZIG_GLOBAL_CACHE_DIR=${PROJECT_BINARY_DIR}/zig ${MM_ZIG} cc")
-string(APPEND mm_zig " -target ${CMAKE_SYSTEM_PROCESSOR}-linux-gnu.${MM_GLIBC} -s -Wl,--gc-sections <LINK_FLAGS> <OBJECTS>")
-set(mm_libraries "-Wl,--start-group <LINK_LIBRARIES> -Wl,--end-group ${mm_runtime} -lm -ldl -lpthread -lrt")
 set(mm_linked_by_compiler ${CMAKE_CXX_LINK_EXECUTABLE})
-set(CMAKE_CXX_LINK_EXECUTABLE "${mm_zig} -o <TARGET> ${mm_libraries}")
-set(CMAKE_CXX_CREATE_SHARED_LIBRARY
-    "${mm_zig} -shared <SONAME_FLAG><TARGET_SONAME> -o <TARGET> ${mm_libraries}")
+if(MM_GLIBC STREQUAL "static")
+  string(REPLACE "<LINK_LIBRARIES>" "-static -s -Wl,--gc-sections,--start-group <LINK_LIBRARIES> -Wl,--end-group"
+         CMAKE_CXX_LINK_EXECUTABLE "${CMAKE_CXX_LINK_EXECUTABLE}")
+else()
+  set(MM_ZIG "" CACHE FILEPATH "the program zig of the Python package ziglang, which links programs for an old glibc")
+  if(NOT EXISTS "${MM_ZIG}")
+    message(FATAL_ERROR "MM_ZIG: found '${MM_ZIG}', the path of zig is required with MM_GLIBC=${MM_GLIBC}")
+  endif()
+  set(mm_runtime "")
+  foreach(library libstdc++.a libgcc_eh.a libgcc.a)
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${library} OUTPUT_VARIABLE path
+                    OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+    string(APPEND mm_runtime " ${path}")
+  endforeach()
+  set(mm_zig "${CMAKE_COMMAND} -E env ZIG_GLOBAL_CACHE_DIR=${PROJECT_BINARY_DIR}/zig ${MM_ZIG} cc")
+  string(APPEND mm_zig " -target ${CMAKE_SYSTEM_PROCESSOR}-linux-gnu.${MM_GLIBC} -s -Wl,--gc-sections <LINK_FLAGS> <OBJECTS>")
+  set(mm_libraries "-Wl,--start-group <LINK_LIBRARIES> -Wl,--end-group ${mm_runtime} -lm -ldl -lpthread -lrt")
+  set(CMAKE_CXX_LINK_EXECUTABLE "${mm_zig} -o <TARGET> ${mm_libraries}")
+  set(CMAKE_CXX_CREATE_SHARED_LIBRARY
+      "${mm_zig} -shared <SONAME_FLAG><TARGET_SONAME> -o <TARGET> ${mm_libraries}")
+endif()
 # Two builds in different folders give the same programs.
 add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=. -ffile-prefix-map=${PROJECT_BINARY_DIR}=build)
 
 # What the wheel contains of others, for its metadata.
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
-pkg_check_modules(ZLIB REQUIRED zlib)
+pkg_check_modules(MM_ZLIB REQUIRED zlib)
 pkg_check_modules(TOMLPLUSPLUS REQUIRED tomlplusplus)
 file(READ web/package.json page)
 string(JSON mm_uplot_version GET "${page}" dependencies uplot)

@@ -14,7 +14,7 @@ if ! cmp -s requirements/wheel.txt build/wheel/requirements.txt; then
 fi
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
-rm -rf "$out"
+rm -rf "$out" dist/meshmark-*-py3-none-*_"$(uname -m)".whl
 .venv/bin/python -m pip wheel -q --no-deps --no-build-isolation --wheel-dir "$out" \
   -C build-dir=build/wheel/native -C cmake.define.MM_GLIBC=$glibc -C cmake.define.MM_ZIG="$tools/ziglang/zig" . >&2
 # It checks that the programs need no other library and no newer symbol, and names the wheel accordingly.

@@ -225,6 +225,9 @@ void limit_library_threads(int threads) {
 }
 
 std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& kernel, int threads, bool solve) {
+#ifdef MM_STATIC
+  throw Absent("this program is static and cannot load a BLAS library", "install Meshmark as a Python package");
+#endif
   std::vector<Candidate> requested_libraries;
   for (const Candidate& c : candidates())
     if (which == "auto" || which == c.which) requested_libraries.push_back(c);

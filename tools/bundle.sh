@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# bundle.sh: builds dist/meshmark-native-VERSION-ARCH.tar.xz, static programs that need no library and no Python.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+umask 022
+programs="meshmark-probe meshmark-watch meshmark-place meshmark-load meshmark-model meshmark-node"
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+name=meshmark-native-$version-$(uname -m)
+build=build/bundle/native
+cmake -S . -B $build -G Ninja -DMM_TESTS=OFF -DMM_GLIBC=static -DCMAKE_MESSAGE_LOG_LEVEL=WARNING >/dev/null
+# shellcheck disable=SC2086
+cmake --build $build -j "${JOBS:-$(nproc)}" --target $programs >build/bundle/build.log 2>&1 || { cat build/bundle/build.log >&2; exit 1; }
+rm -rf "build/bundle/$name"
+mkdir -p "build/bundle/$name" dist
+for program in $programs; do cp "$build/bin/$program" "build/bundle/$name/"; done
+cp LICENSE NOTICE.md tools/bundle/README.md "build/bundle/$name/"
+# The same content gives the same file.
+tar --sort=name --mtime="@$(git log -1 --format=%ct)" --owner=0 --group=0 --numeric-owner -C build/bundle -c "$name" |
+  xz -9e >"dist/$name.tar.xz"
+ls -l "dist/$name.tar.xz"
