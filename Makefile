@@ -11,7 +11,7 @@ own_cpp = $(wildcard $(foreach depth,native native/* native/*/* native/*/*/* tes
 python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py tools/describe_applications.py tools/tidy.py
 
 .PHONY: help setup setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint prose types layers \
-        sanitize tidy tsan mutants bench-peers transcripts notebooks docs wheel bundle lock clean distclean
+        sanitize tidy tsan mutants bench-peers transcripts notebooks docs wheel bundle release-check lock clean distclean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -146,6 +146,9 @@ docs: setup ## build/docs/index.html
 
 wheel: setup ## dist/*.whl, which runs on every distribution with glibc 2.28 or newer
 	tools/wheel.sh
+
+release-check: setup wheel bundle ## build the wheel and the bundle, and try them on other distributions (as root)
+	$(BIN)/python -m pytest -q tests/release $(PYTEST_ARGS)
 
 bundle: ## dist/meshmark-native-*.tar.xz: static programs that need no Python
 	tools/bundle.sh

@@ -1,0 +1,145 @@
+"""The wheel and the bundle, as `make wheel bundle` builds them, on systems that lack everything else."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from release.roots import ROOTS, debian, run
+from support.paths import ROOT
+
+DIST = ROOT / "dist"
+MIB = 1 << 20
+OLDEST_GLIBC = (2, 28)
+LIBRARIES = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2"}
+NATIVE = ("probe", "watch", "place", "load", "model", "node")
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+@cache
+def wheel() -> Path:
+    (path,) = DIST.glob("meshmark-*.whl")
+    return path
+
+
+@cache
+def bundle() -> Path:
+    (path,) = DIST.glob("meshmark-native-*.tar.xz")
+    return path
+
+
+def programs(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"]
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    with zipfile.ZipFile(wheel()) as archive:
+        archive.extractall(folder)
+    for path in programs(folder):
+        path.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bundle")
+    subprocess.run(["tar", "xf", bundle(), "-C", folder, "--strip-components=1"], check=True)
+    return folder
+
+
+def dynamic(path: Path) -> str:
+    return subprocess.run(["readelf", "-dW", "--dyn-syms", path], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_wheel_needs_an_old_glibc_and_no_other_library(unpacked: Path) -> None:
+    assert wheel().stat().st_size <= 15 * MIB
+    found = programs(unpacked)
+    assert {f"meshmark-{name}" for name in NATIVE} < {path.name for path in found}
+    for path in found:
+        text = dynamic(path)
+        versions = [(int(a), int(b)) for a, b in re.findall(r"@GLIBC_(\d+)\.(\d+)", text)]
+        assert max(versions, default=(0, 0)) <= OLDEST_GLIBC, path.name
+        assert {*re.findall(r"NEEDED.*\[(.*)\]", text)} <= LIBRARIES, path.name
+
+
+def test_the_wheel_lists_the_software_of_others(unpacked: Path) -> None:
+    (sbom,) = unpacked.glob("*.dist-info/sboms/*.json")
+    components = json.loads(sbom.read_text(encoding="utf-8"))["components"]
+    assert len(components) == 7
+    assert all(re.fullmatch(r"\d+(\.\d+)+", component["version"]) for component in components)
+    (notice,) = unpacked.glob("*.dist-info/licenses/NOTICE.md")
+    text = notice.read_text(encoding="utf-8")
+    assert not [c["name"] for c in components if c["name"] not in text and not c["name"].startswith("GCC")]
+
+
+def test_the_bundle_is_static(static: Path) -> None:
+    assert bundle().stat().st_size <= 5 * MIB
+    assert {path.name for path in programs(static)} == {f"meshmark-{name}" for name in NATIVE}
+    for path in programs(static):
+        assert "NEEDED" not in dynamic(path)
+
+
+@pytest.mark.parametrize("name", NATIVE)
+@pytest.mark.parametrize("suite", ["bullseye", "bookworm", "trixie", "sid"])
+def test_native_programs_start_and_report_errors(suite: str, name: str, unpacked: Path) -> None:
+    """An error is an exception: it needs the unwind tables, which the C library finds differently in each version."""
+    root = debian(suite)
+    shutil.copytree(unpacked / "meshmark", root / "opt" / "meshmark", dirs_exist_ok=True)
+    completed = run(root, f"/opt/meshmark/bin/meshmark-{name}", "--nonsense")
+    assert completed.returncode == 2 and "error: " in completed.stderr
+
+
+@pytest.mark.parametrize("suite", ["bullseye", "bookworm", "trixie", "sid", ""])
+def test_the_survey_of_the_bundle_needs_nothing(suite: str, static: Path, tmp_path: Path) -> None:
+    """ "" is a root without any file."""
+    root = debian(suite) if suite else ROOTS / "empty"
+    shutil.copytree(static, root / "opt" / "native", dirs_exist_ok=True)
+    out = root / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(mode=0o777)
+    completed = run(root, "/opt/native/meshmark-probe", "survey", "--out", "/out", "--budget", "10s")
+    assert completed.returncode == 0, completed.stderr
+    assert "Latency of dependent loads" in completed.stdout
+    assert len([*out.glob("*.jsonl.gz")]) == 1
+    absent = run(root, "/opt/native/meshmark-probe", "dgemm", "--n", "100")
+    assert absent.returncode == 77 and "cannot load a BLAS library" in absent.stderr
+
+
+@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+def test_the_wheel_measures_and_writes_a_report_without_root_or_a_network(suite: str, tmp_path: Path) -> None:
+    root = debian(suite)
+    version = next(root.glob("usr/lib/python3.*")).name.removeprefix("python")
+    wheels = root / "opt" / "wheels"
+    platforms = [f"--platform=manylinux_2_{n}_x86_64" for n in (17, 27, 28)] + ["--platform=manylinux2014_x86_64"]
+    shutil.rmtree(wheels, ignore_errors=True)
+    words = ["-q", "-d", wheels, "--only-binary=:all:", f"--python-version={version}", *platforms, wheel()]
+    subprocess.run([sys.executable, "-m", "pip", "download", *words], check=True)
+    home = root / "tmp" / "home"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(mode=0o777)
+    home.chmod(0o777)
+    script = (
+        "python3 -m venv /tmp/home/mm && cd /tmp/home"
+        " && mm/bin/pip install -q --no-index --find-links /opt/wheels meshmark"
+        " && mm/bin/meshmark --version && mm/bin/meshmark measure latency --footprint 16KiB --budget 2s --json"
+        " && mm/bin/meshmark survey --spec spec.toml --out run"
+    )
+    (home / "spec.toml").write_text(
+        'name = "s"\n[[step]]\ninstrument = "latency"\noptions = { footprint = "4KiB,64KiB", budget = "3s" }\n',
+        encoding="utf-8",
+    )
+    completed = run(root, "sh", "-ec", script, user="1000")
+    assert completed.returncode == 0, completed.stderr[-2000:]
+    assert '"load_latency"' in completed.stdout
+    assert "<svg" in (home / "run" / "report.html").read_text(encoding="utf-8")
