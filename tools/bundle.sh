@@ -1,18 +1,23 @@
 #!/usr/bin/env bash
-# bundle.sh: builds dist/meshmark-native-VERSION-ARCH.tar.xz, static programs that need no library and no Python.
+# bundle.sh [ARCH]: builds dist/meshmark-native-VERSION-ARCH.tar.xz, static programs that need no library and no Python.
+# ARCH: that of this machine, or aarch64 by cross-compilation (cmake/aarch64.cmake).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
+arch=${1:-$(uname -m)}
 programs="meshmark-probe meshmark-watch meshmark-place meshmark-load meshmark-model meshmark-node"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
-name=meshmark-native-$version-$(uname -m)
-build=build/bundle/native
-cmake -S . -B $build -G Ninja -DMM_TESTS=OFF -DMM_GLIBC=static -DCMAKE_MESSAGE_LOG_LEVEL=WARNING >/dev/null
+name=meshmark-native-$version-$arch
+folder=build/bundle/$arch
+toolchain=()
+[ "$arch" = "$(uname -m)" ] || toolchain=("--toolchain" "$PWD/cmake/$arch.cmake")
+cmake -S . -B "$folder" -G Ninja -DMM_TESTS=OFF -DMM_GLIBC=static -DCMAKE_MESSAGE_LOG_LEVEL=WARNING "${toolchain[@]}" >/dev/null
 # shellcheck disable=SC2086
-cmake --build $build -j "${JOBS:-$(nproc)}" --target $programs >build/bundle/build.log 2>&1 || { cat build/bundle/build.log >&2; exit 1; }
+cmake --build "$folder" -j "${JOBS:-$(nproc)}" --target $programs >"$folder/build.log" 2>&1 ||
+  { cat "$folder/build.log" >&2; exit 1; }
 rm -rf "build/bundle/$name"
 mkdir -p "build/bundle/$name" dist
-for program in $programs; do cp "$build/bin/$program" "build/bundle/$name/"; done
+for program in $programs; do cp "$folder/bin/$program" "build/bundle/$name/"; done
 cp LICENSE NOTICE.md tools/bundle/README.md "build/bundle/$name/"
 # The same content gives the same file.
 tar --sort=name --mtime="@$(git log -1 --format=%ct)" --owner=0 --group=0 --numeric-owner -C build/bundle -c "$name" |
