@@ -79,11 +79,6 @@ json last_line(const std::string& status, double elapsed_s, const LimitCheck& ch
           {"problems", check.problems()}};
 }
 
-/// Returns whether readers of results need a line: samples are in the results, and progress is no longer of interest.
-bool is_retained(std::string_view line) {
-  return !line.starts_with("{\"type\":\"sample\"") && !line.starts_with("{\"type\":\"progress\"");
-}
-
 /// Runs all steps. Returns "ok" or "interrupted".
 std::string run_steps(const Plan& plan, double begun_s, Interrupts& interrupts, ResultFile& out, LimitCheck& check) {
   for (const PlanStep& step : plan.steps) {

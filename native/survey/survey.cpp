@@ -58,11 +58,6 @@ std::string time_text() {
   return {text.data(), std::strftime(text.data(), text.size(), "%Y%m%dT%H%M%S", &utc)};
 }
 
-/// Returns whether the store needs a line: samples are also in the results.
-bool is_retained(std::string_view line) {
-  return !line.starts_with("{\"type\":\"sample\"") && !line.starts_with("{\"type\":\"progress\"");
-}
-
 /// Returns a line for the file. The header names the run and the step, so that an import joins the steps.
 std::string stored(std::string_view line, const std::string& run, const std::string& step) {
   if (!line.starts_with("{\"type\":\"header\"")) return std::string(line);
@@ -83,7 +78,7 @@ int measure(const std::string& folder, double budget_s) {
     std::fprintf(stderr, "%s: %s\n", kProgram, step.id.c_str());
     step.machine = machine_id();
     const node::StepEnd end = node::run_step(step, wall_s() + step.limit_s, interrupts, [&](std::string_view line) {
-      if (is_retained(line)) out.text_line(stored(line, name, step.id));
+      if (node::is_retained(line)) out.text_line(stored(line, name, step.id));
       results.take(step.id, line);
     });
     if (end.status != "ok" && end.status != "absent") results.problem(step.id, end.reason);

@@ -143,7 +143,11 @@ def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
             if report is not None:  # perhaps later than the expected frame: a slow guest reads several at once
                 marks["seen"] = max(marks["seen"], report)
                 break
+        free_while_held = free_bytes(far_node)
         program.end()
+        # Its memory is freed later if the sampler is reading its page tables at that moment.
+        while free_bytes(far_node) < free_while_held + size // 2 and time.monotonic() < deadline_s:
+            time.sleep(0.05)
         marks["ended"] = watch.next(2)
 
         # More than the free memory of the node: the rest is elsewhere though it was requested here.

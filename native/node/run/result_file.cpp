@@ -36,6 +36,10 @@ bool has_result(const std::string& folder, const std::string& name) {
   return folder != "-" && ::access(path_of(folder, name).c_str(), F_OK) == 0;
 }
 
+bool is_retained(std::string_view line) {
+  return !line.starts_with("{\"type\":\"sample\"") && !line.starts_with("{\"type\":\"progress\"");
+}
+
 ResultFile::ResultFile(const std::string& folder, const std::string& name) : folder_(folder) {
   if (folder == "-") {
     file_ = ::dup(STDOUT_FILENO);

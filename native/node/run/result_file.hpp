@@ -9,6 +9,9 @@
 
 namespace mm::node {
 
+/// Returns whether readers of results need a line: samples are in the results, and progress is no longer of interest.
+bool is_retained(std::string_view line);
+
 /// The file is written beside its final name and renamed at the end, so that a reader of a shared folder never sees an
 /// incomplete file. A killed runner leaves the temporary file, whose finished steps can be read.
 class ResultFile {
