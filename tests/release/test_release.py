@@ -27,13 +27,13 @@ pytestmark = pytest.mark.timeout(1800)
 
 @cache
 def wheel() -> Path:
-    (path,) = DIST.glob("meshmark-*.whl")
+    (path,) = DIST.glob("meshmark-*_x86_64.whl")
     return path
 
 
 @cache
-def bundle() -> Path:
-    (path,) = DIST.glob("meshmark-native-*.tar.xz")
+def bundle(arch: str = "x86_64") -> Path:
+    (path,) = DIST.glob(f"meshmark-native-*-{arch}.tar.xz")
     return path
 
 
@@ -88,6 +88,23 @@ def test_the_bundle_is_static(static: Path) -> None:
     assert {path.name for path in programs(static)} == {f"meshmark-{name}" for name in NATIVE}
     for path in programs(static):
         assert "NEEDED" not in dynamic(path)
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_programs_for_aarch64_start_under_emulation(name: str, tmp_path: Path) -> None:
+    """Requires `tools/bundle.sh aarch64`."""
+    emulator = shutil.which("qemu-aarch64-static")
+    if emulator is None or not [*DIST.glob("meshmark-native-*-aarch64.tar.xz")]:
+        pytest.skip("qemu-user-static and the bundle for aarch64 are needed")
+    subprocess.run(["tar", "xf", bundle("aarch64"), "-C", tmp_path, "--strip-components=1"], check=True)
+    program = tmp_path / f"meshmark-{name}"
+    completed = subprocess.run([emulator, program, "--nonsense"], capture_output=True, text=True, check=False)
+    assert completed.returncode == 2 and "error: " in completed.stderr
+    if name == "probe":
+        argv = [emulator, program, "bandwidth", "--kernel=triad", "--threads=1", "--footprint=16KiB", "--isa=all"]
+        lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+        kernels = {line["conditions"]["isa"] for line in map(json.loads, lines) if line["type"] == "result"}
+        assert {"neon", "sve"} <= kernels
 
 
 @pytest.mark.parametrize("name", NATIVE)
