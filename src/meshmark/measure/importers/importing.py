@@ -1,4 +1,6 @@
-"""Imports output of Meshmark into a store, without merging or replacing existing runs; incomplete steps are completed.
+"""Imports output of Meshmark into a store.
+
+Existing runs are not changed, except that a step that an earlier import left incomplete is completed.
 
 The input is the output or the journals of instruments, one or several per file; records as `--json` prints them;
 exports of a store as JSON Lines or CSV; machine cards (`importers.card`); or the output of another tool
@@ -19,7 +21,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeGuard
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.importers.card import read_card
@@ -152,7 +154,9 @@ def read_output(path: Path, machine: str = "") -> FileImport:
     data = b""
     try:
         with open_regular(path) as file:
-            imported = _read_packed(file, path) if file.read(2) == _GZIP else _read_protocol(file, path)
+            is_packed = file.read(2) == _GZIP
+            file.seek(0)
+            imported = _read_packed(file, path) if is_packed else _read_protocol(file, path)
             if not imported.parts:
                 file.seek(0)
                 data = file.read(MAX_TOOL_BYTES + 1)
@@ -222,12 +226,21 @@ def _of_tool(data: bytes, path: Path, machine: str) -> FileImport | None:
 
 
 def _read_packed(file: IO[bytes], path: Path) -> FileImport:
-    """Return the records of a file that is compressed by gzip; none if it is damaged."""
-    file.seek(0)
+    """Return the records of a file that is compressed by gzip, up to its end if it was cut off."""
+    unpacked = gzip.GzipFile(fileobj=file)
     try:
-        return _read_protocol(gzip.GzipFile(fileobj=file), path)
-    except (EOFError, OSError, zlib.error):
-        return FileImport()
+        imported = _read_protocol(unpacked, path)
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise UsageError(f"import: {quoted(path)}: the compressed data are damaged") from error
+    except EOFError:
+        return FileImport()  # before its first line
+    try:
+        unpacked.read(1)
+    except EOFError:
+        if imported.parts:  # otherwise another reader reports it
+            imported.left_out_count += 1
+            imported.left_out.append(LeftOutItem("end of the file", "the compressed file is cut off"))
+    return imported
 
 
 def _read_protocol(file: IO[bytes], path: Path) -> FileImport:
@@ -290,7 +303,8 @@ def _read_lines(lines: Iterable[bytes]) -> FileImport:
                 imported.leave_out(number, str(error))
                 continue
             run, step = line.get("run"), line.get("step")
-            key = (run, str(step or STEP)) if isinstance(run, str) and run else ("", record.machine)
+            step = step if _is_name(step) else STEP
+            key = (run, step) if _is_name(run) else ("", record.machine)
             known_digests = digests.setdefault(key, set())
             if (digest := _digest(record)) not in known_digests:  # identical lines count once
                 known_digests.add(digest)
@@ -306,6 +320,11 @@ def _read_lines(lines: Iterable[bytes]) -> FileImport:
         for number in cut_lines:
             imported.leave_out(number, "not a complete JSON object")
     return imported
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    """Return whether a value can be the name of a run or of a step."""
+    return isinstance(value, str) and value != "" and is_unicode(value)
 
 
 def _join_resumed(journals: list[list[_Numbered]], end: dict[str, Any]) -> None:
@@ -327,12 +346,12 @@ def _add_journal(imported: FileImport, journal: list[_Numbered]) -> None:
     if reading.records:
         # The header of a step of `meshmark-probe survey` names the run and the step.
         run, step = ((reading.header or {}).get(key) for key in ("run", "step"))
-        if isinstance(run, str) and isinstance(step, str) and run and step:
+        if _is_name(run) and _is_name(step):
             imported.parts.append(StepImport(reading.records, reading.absences, run, step))
         else:
             imported.parts.append(StepImport(reading.records, reading.absences))
     else:
-        imported.other_lines += len(reading.absences)  # without a result, it is not known which run they belong to
+        imported.other_lines += len(reading.absences)  # a part needs a record, which states the machine
 
 
 def _object(raw: bytes) -> dict[str, Any] | None:
@@ -484,10 +503,9 @@ class _Contents:
         return "" if run not in self._removed and self._store.unreadable(run, step) else None
 
     def differs(self, run: str, step: str, part: StepImport) -> bool:
-        """Return whether a step of this name exists that has other records than a part.
+        """Return whether the store has a step of this name that is not this part.
 
-        A step that lacks records of the part does not differ: an import that ended early stored it, for example on a
-        full disk.
+        A stored step with only some records of the part is the part: an import ended early, for example on a full disk.
         """
         content = self.content(run, step)
         if content is None or content == part.records_digest:

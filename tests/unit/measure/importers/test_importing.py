@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.measure.importers.importing import StepImport, add_to, read_output
+from meshmark.measure.importers.importing import STEP, StepImport, add_to, read_output
 from meshmark.store.export import to_csv, to_jsonl
 from meshmark.store.layout import file_name
 from meshmark.store.record import Record, median_interval
@@ -323,10 +323,24 @@ def test_compressed_lines_are_read_and_those_before_the_end_of_a_file_that_was_c
     file.write_bytes(packed)
     assert len(read_output(file).parts) == len(lines)
     file.write_bytes(packed[: len(packed) // 2])
-    assert 0 < len(read_output(file).parts) < len(lines)
+    cut_off = read_output(file)
+    assert 0 < len(cut_off.parts) < len(lines)
+    assert cut_off.left_out_count == 1 and "cut off" in str(cut_off.left_out[0])
     file.write_bytes(packed[:200] + bytes(40) + packed[240:])
-    with pytest.raises(MeshmarkError, match="the format is not known"):
+    with pytest.raises(UsageError, match="the compressed data are damaged"):
         read_output(file)
+
+
+def test_a_header_names_the_run_and_the_step(tmp_path: Path) -> None:
+    header = {"type": "header", "schema": 1, "instrument": "latency", "machine": "n1", "run": "s", "step": "one"}
+    file = tmp_path / "survey.jsonl"
+    for names, expected in (({}, ("s", "one")), ({"run": "\ud800"}, ("", STEP)), ({"step": 3}, ("", STEP))):
+        file.write_text(
+            "\n".join(json.dumps(line) for line in ({**header, **names}, result(type="result", schema=1))),
+            encoding="utf-8",
+        )
+        (part,) = read_output(file).parts
+        assert (part.run, part.step) == expected
 
 
 def test_all_members_of_a_compressed_file_are_read(tmp_path: Path) -> None:
