@@ -1,5 +1,7 @@
 #include "base/text.hpp"
 
+#include <array>
+#include <cstdio>
 #include <utility>
 
 namespace mm {
@@ -67,6 +69,16 @@ std::string shown_message(std::string_view message) {
       line += "…";
   }
   return message.empty() ? line : line + "…";
+}
+
+std::string four_digits(double value) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%.4g", value);
+  return text.data();
+}
+
+std::string counted(std::size_t count, const std::string& name, const std::string& plural) {
+  return std::to_string(count) + ' ' + (count == 1 ? name : plural.empty() ? name + 's' : plural);
 }
 
 }  // namespace mm

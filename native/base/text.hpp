@@ -17,4 +17,9 @@ std::string shown_path(std::string_view path);
 /// Returns the message of a library that quotes without limit, on one line and with long words shortened.
 std::string shown_message(std::string_view message);
 
+/// Returns a number with four significant digits.
+std::string four_digits(double value);
+/// Returns a number and what is counted: "1 thread", "2 threads". The plural is "", if it has an s more.
+std::string counted(std::size_t count, const std::string& name, const std::string& plural = "");
+
 }  // namespace mm

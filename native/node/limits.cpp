@@ -8,12 +8,6 @@
 namespace mm::node {
 namespace {
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
-
 bool applies(const Limit& limit, const json& result) {
   if (limit.instrument != result.value("instrument", "") || limit.metric != result.value("metric", "")) return false;
   const json& conditions = result["conditions"];
@@ -53,8 +47,8 @@ void LimitCheck::see(std::string_view line) {
     if (value >= limit.low && value <= limit.high) continue;
     const bool below = value < limit.low;
     // The most important part is first, because readers may cut the line.
-    problems_.push_back(named(result) + ": " + number(value) + " " + result.value("unit", "") + ", " +
-                        (below ? "below " : "above ") + number(below ? limit.low : limit.high) + " (" +
+    problems_.push_back(named(result) + ": " + four_digits(value) + " " + result.value("unit", "") + ", " +
+                        (below ? "below " : "above ") + four_digits(below ? limit.low : limit.high) + " (" +
                         conditions_of(limit) + ")");
   }
 }

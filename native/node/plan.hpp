@@ -33,6 +33,7 @@ struct PlanStep {
   std::string machine{};                 ///< name of the machine in its results
   std::optional<UserProgram> program{};  ///< nullopt: the step is an instrument
   std::string scratch{};                 ///< the folder in which programs run
+  std::string front = "meshmark-node";   ///< the program whose name begins messages of the instrument
 };
 
 /// Limits of results. A result outside of them is a problem of the node.

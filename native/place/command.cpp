@@ -43,12 +43,6 @@ std::vector<std::pair<std::string, std::string>> environment() {
 
 std::string errno_text() { return std::strerror(errno); }
 
-std::string brief(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
-
 std::string aligned(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> width;
   for (const auto& row : rows) {

@@ -24,7 +24,6 @@ std::string variable(const char* name);  ///< value of an environment variable; 
 std::vector<std::pair<std::string, std::string>> environment();
 
 std::string errno_text();         ///< the message for errno
-std::string brief(double value);  ///< the value with four significant digits
 /// Formats rows as a table with columns as wide as needed, one line each, without trailing spaces.
 std::string aligned(const std::vector<std::vector<std::string>>& rows);
 json by_node(const std::map<int, std::uint64_t>& bytes);  ///< bytes by node, as {"0": B, …}

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/options/options.hpp"
+#include "base/text.hpp"
 #include "place/binding/bind.hpp"
 #include "place/command.hpp"
 #include "place/observe/memory.hpp"
@@ -16,7 +17,6 @@
 
 namespace mm::place {
 
-using observe::count_of;
 using observe::ObservedProcess;
 
 std::string name(Violation violation) {
@@ -157,8 +157,8 @@ std::string to_text(const Report& report) {
   std::snprintf(effort, sizeof effort, "%d samples in %.2f s, %.1f ms of CPU time", report.samples, report.seconds,
                 report.cost_s * 1e3);
   std::string text = report.held ? "placement held: " : "placement did not hold: " + std::to_string(violating) + " of ";
-  text += count_of(report.threads.size(), "thread", "threads") + " in " +
-          count_of(processes.size(), "process", "processes") + ", " + effort + "\n";
+  text += counted(report.threads.size(), "thread") + " in " + counted(processes.size(), "process", "processes") + ", " +
+          effort + "\n";
   for (const std::string& finding : report.findings) text += "  " + finding + "\n";
   for (const std::string& absent : report.absent) text += "  absent: " + absent + "\n";
   return text;

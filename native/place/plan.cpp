@@ -16,6 +16,7 @@
 #include "base/json.hpp"
 #include "base/options/arguments.hpp"
 #include "base/options/options.hpp"
+#include "base/text.hpp"
 #include "place/binding/bind.hpp"
 #include "place/command.hpp"
 #include "place/policy/policy.hpp"
@@ -82,7 +83,7 @@ std::string table(const json& plan, const std::string& topology) {
                              cpus.empty()    ? "any"
                              : nodes.empty() ? "unknown"
                                              : cpu_list(nodes),
-                             job["mean_distance"].is_number() ? brief(job["mean_distance"].get<double>()) : "-",
+                             job["mean_distance"].is_number() ? four_digits(job["mean_distance"].get<double>()) : "-",
                              job["why"].get<std::string>()});
     }
     rows.push_back(std::move(row));

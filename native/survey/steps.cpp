@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdio>
 
+#include "base/options/options.hpp"
+
 namespace mm::survey {
 namespace {
 
@@ -11,13 +13,7 @@ constexpr std::size_t kMaxCpus = 8;
 /// A step that does not respect its budget is ended after this multiple of it, and these seconds.
 constexpr double kLimitFactor = 2, kLimitMore_s = 20;
 
-std::string joined(const std::vector<int>& ids) {
-  std::string text;
-  for (const int id : ids) text += (text.empty() ? "" : ",") + std::to_string(id);
-  return text;
-}
-
-/// Returns the first allowed CPU of each node that has memory and allowed CPUs.
+/// Returns the first allowed CPU of each node that has allowed CPUs.
 std::vector<int> first_cpus_of_nodes(const Machine& machine) {
   std::vector<int> cpus;
   for (const Node& node : machine.nodes) {
@@ -34,14 +30,14 @@ std::string relation(const Machine& machine, int a, int b) {
   const Cpu &x = machine.cpu(a), &y = machine.cpu(b);
   if (x.core == y.core) return "same core";
   if (x.package != y.package) return "other package";
-  return x.l3 == y.l3 ? "same L3" : "same package";
+  return x.has_l3 && y.has_l3 && x.l3 == y.l3 ? "same L3" : "same package";
 }
 
 std::vector<int> sampled_cpus(const Machine& machine) {
   std::vector<int> cpus{machine.allowed.at(0)};
-  for (const char* wanted : {"same core", "same L3", "same package", "other package"}) {
+  for (const char* name : {"same core", "same L3", "same package", "other package"}) {
     const auto cpu = std::ranges::find_if(
-        machine.allowed, [&](int id) { return id != cpus[0] && relation(machine, cpus[0], id) == wanted; });
+        machine.allowed, [&](int id) { return id != cpus[0] && relation(machine, cpus[0], id) == name; });
     if (cpu != machine.allowed.end()) cpus.push_back(*cpu);
   }
   for (const int id : first_cpus_of_nodes(machine))
@@ -55,15 +51,23 @@ std::vector<node::PlanStep> steps(const Machine& machine, double budget_s) {
     std::vector<std::string> argv;
     double weight;
   };
-  const std::string first = std::to_string(machine.allowed.at(0));
-  std::vector<Step> all{{"latency", {"latency", "--footprint", "4KiB..1GiB", "--cpus", first}, 3},
+  const int first = machine.allowed.at(0);
+  std::vector<Step> all{{"latency", {"latency", "--footprint", "4KiB..1GiB", "--cpus", std::to_string(first)}, 3},
                         {"bandwidth", {"bandwidth", "--kernel", "read,triad", "--threads", "1,all"}, 3}};
+  if (!machine.memory_nodes.empty()) {  // otherwise latency measures the memory of each node
+    const int node = machine.cpu(first).node;
+    const bool has_memory = std::ranges::binary_search(machine.memory_nodes, node);
+    all[0].argv.insert(all[0].argv.end(),
+                       {"--memory-node", std::to_string(has_memory ? node : machine.memory_nodes.front())});
+  }
   if (const std::vector<int> cpus = sampled_cpus(machine); cpus.size() > 1)
-    all.push_back({"lines", {"lines", "--state", "swap", "--cpus", joined(cpus)}, 1});
+    all.push_back({"lines", {"lines", "--state", "swap", "--cpus", cpu_list(cpus)}, 1});
+  // Four times the last-level cache, which may be larger than 64 MiB.
+  const std::size_t matrix_bytes = std::max(std::size_t{256} << 20, 4 * machine.last_level_bytes());
   if (machine.memory_nodes.size() > 1)
     all.push_back(
         {"nodes",
-         {"latency", "--footprint", "256MiB", "--cpus", joined(first_cpus_of_nodes(machine)), "--memory-node", "all"},
+         {"latency", "--footprint", "256MiB", "--cpus", cpu_list(first_cpus_of_nodes(machine)), "--memory-node", "all"},
          3});
   double weights = 0;
   for (const Step& step : all) weights += step.weight;

@@ -83,10 +83,14 @@ std::string with_unit(double value, std::string_view unit) {
 }
 
 void Results::take(std::string_view step, std::string_view line) {
-  const json content = json::parse(line, nullptr, false);
+  const json content = parse_json(line);
   if (!content.is_object()) return;
-  const std::string type = content.value("type", "");
-  if (type == "absent") problem(step, content.value("metric", "") + ": " + content.value("reason", ""));
+  const std::string type = text_of(content, "type");
+  if (type == "absent") {
+    const std::string metric = text_of(content, "metric");  // null if all metrics are absent
+    problem(step, (metric.empty() ? "" : metric + ": ") + text_of(content, "reason"));
+  }
+  if (type == "error") problem(step, text_of(content, "message"));
   if (type != "result") return;
   results_.push_back({.step = std::string(step),
                       .metric = content.at("metric"),
@@ -102,16 +106,16 @@ void Results::problem(std::string_view step, std::string_view reason) {
   if (std::ranges::find(problems_, text) == problems_.end()) problems_.push_back(std::move(text));
 }
 
-std::vector<const Results::Result*> Results::of(std::string_view step, std::string_view metric) const {
-  std::vector<const Result*> found;
+std::vector<const Results::Result*> Results::results_of(std::string_view step, std::string_view metric) const {
+  std::vector<const Result*> matches;
   for (const Result& r : results_)
-    if (r.step == step && r.metric == metric) found.push_back(&r);
-  return found;
+    if (r.step == step && r.metric == metric) matches.push_back(&r);
+  return matches;
 }
 
 std::string Results::levels() const {
   std::string text;
-  for (const Result* r : of("latency", "level_latency")) {
+  for (const Result* r : results_of("latency", "level_latency")) {
     const bool is_memory = text_of(r->conditions, "kind") == "memory";
     std::string name = "memory";
     if (!is_memory) {
@@ -121,18 +125,20 @@ std::string Results::levels() const {
     }
     text += "  " + padded(name, 30) + value_text(*r, "s") + flags_text(*r) + "\n";
   }
-  return text.empty() ? "" : "Latency of dependent loads, one CPU\n" + text;
+  return text.empty() ? "" : "Latency of dependent loads, one CPU, memory of its node\n" + text;
 }
 
 std::string Results::bandwidths() const {
   std::string text;
   std::map<std::pair<std::string, double>, const Result*> fastest;
   std::vector<std::pair<std::string, double>> order;
-  for (const Result* r : of("bandwidth", "bandwidth_net")) {
+  for (const Result* r : results_of("bandwidth", "bandwidth_net")) {
     const std::pair key{text_of(r->conditions, "kernel"), condition(r->conditions, "threads")};
     const auto [at, is_new] = fastest.try_emplace(key, r);
     if (is_new) order.push_back(key);
-    if (r->value > at->second->value) at->second = r;
+    const Result& other = *at->second;
+    // A valid result is preferred to a faster one that is flagged.
+    if (r->flags.empty() != other.flags.empty() ? r->flags.empty() : r->value > other.value) at->second = r;
   }
   std::ranges::sort(order);
   for (const auto& key : order) {
@@ -145,40 +151,51 @@ std::string Results::bandwidths() const {
 }
 
 std::string Results::transfers(const Machine& machine) const {
-  std::map<std::string, std::vector<double>> values;
-  for (const Result* r : of("lines", "line_latency")) {
+  struct Pairs {
+    std::vector<double> values;
+    int flagged = 0;
+  };
+  std::map<std::string, Pairs> pairs_by_relation;
+  for (const Result* r : results_of("lines", "line_latency")) {
     const double from = condition(r->conditions, "from_cpu"), to = condition(r->conditions, "to_cpu");
-    if (from >= 0 && to >= 0)
-      values[relation(machine, static_cast<int>(from), static_cast<int>(to))].push_back(r->value);
+    if (from < 0 || to < 0) continue;
+    Pairs& pairs = pairs_by_relation[relation(machine, static_cast<int>(from), static_cast<int>(to))];
+    pairs.values.push_back(r->value);
+    pairs.flagged += r->flags.empty() ? 0 : 1;
   }
   std::string text;
   for (const char* name : {"same core", "same L3", "same package", "other package"}) {
-    if (!values.contains(name)) continue;
-    std::vector<double>& pairs = values[name];
-    std::ranges::sort(pairs);
-    const double median = (pairs[(pairs.size() - 1) / 2] + pairs[pairs.size() / 2]) / 2;
-    text += "  " + padded(name, 30) + right(digits(median * 1e9), 7) + " ns   " + digits(pairs.front() * 1e9) + " to " +
-            digits(pairs.back() * 1e9) + " in " + std::to_string(pairs.size()) + " directed pairs\n";
+    if (!pairs_by_relation.contains(name)) continue;
+    std::vector<double>& values = pairs_by_relation[name].values;
+    std::ranges::sort(values);
+    const double median = (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+    text += "  " + padded(name, 30) + right(digits(median * 1e9), 7) + " ns   " + digits(values.front() * 1e9) +
+            " to " + digits(values.back() * 1e9) + " in " + counted(values.size(), "directed pair");
+    if (const int flagged = pairs_by_relation[name].flagged; flagged > 0)
+      text += ", " + std::to_string(flagged) + " flagged";
+    text += "\n";
   }
   return text.empty() ? "" : "Core-to-core latency, compare-and-swap, one way: median of a sample of CPUs\n" + text;
 }
 
 std::string Results::nodes(const Machine& machine) const {
-  std::map<int, std::map<int, double>> matrix;
+  std::map<int, std::map<int, std::string>> matrix;
   std::set<int> columns;
-  for (const Result* r : of("nodes", "load_latency")) {
+  for (const Result* r : results_of("nodes", "load_latency")) {
     const double cpu = condition(r->conditions, "cpu"), memory = condition(r->conditions, "memory_node");
     if (cpu < 0 || memory < 0) continue;
-    matrix[machine.cpu(static_cast<int>(cpu)).node][static_cast<int>(memory)] = r->value;
+    matrix[machine.cpu(static_cast<int>(cpu)).node][static_cast<int>(memory)] =
+        digits(r->value * 1e9) + (r->flags.empty() ? " " : "*");
     columns.insert(static_cast<int>(memory));
   }
   if (matrix.empty()) return "";
-  std::string text = "Latency of memory in ns, from CPUs of a node (rows) to the memory of a node (columns)\n       ";
-  for (const int column : columns) text += right(std::to_string(column), 9);
+  std::string text =
+      "Latency of memory in ns, from CPUs of a node (rows) to the memory of a node (columns); *: flagged\n       ";
+  for (const int column : columns) text += right(std::to_string(column) + " ", 9);
   text += "\n";
   for (const auto& [row, cells] : matrix) {
     text += right(std::to_string(row), 7);
-    for (const int column : columns) text += right(cells.contains(column) ? digits(cells.at(column) * 1e9) : "-", 9);
+    for (const int column : columns) text += right(cells.contains(column) ? cells.at(column) : "- ", 9);
     text += "\n";
   }
   return text;

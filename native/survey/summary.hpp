@@ -12,11 +12,13 @@ namespace mm::survey {
 /// The result lines of a survey, without their samples.
 class Results {
  public:
-  /// Remembers the line of a step if it is a result or an absence. `step` is the id of the step.
+  /// Remembers the line of a step if it is a result, an absence or an error. `step` is the id of the step.
   void take(std::string_view step, std::string_view line);
   /// Remembers that a step did not end as it should.
   void problem(std::string_view step, std::string_view reason);
   bool empty() const { return results_.empty(); }
+  /// Returns what could not be measured, and why.
+  const std::vector<std::string>& problems() const { return problems_; }
   /// Returns the table, which ends with a newline.
   std::string summary(const Machine& machine) const;
 
@@ -34,7 +36,7 @@ class Results {
   std::string nodes(const Machine& machine) const;
   std::string doubts() const;
   /// Returns the results of a step with this metric.
-  std::vector<const Result*> of(std::string_view step, std::string_view metric) const;
+  std::vector<const Result*> results_of(std::string_view step, std::string_view metric) const;
 
   std::vector<Result> results_;
   std::vector<std::string> problems_;

@@ -13,35 +13,23 @@
 #include "base/harness/provenance.hpp"
 #include "base/options/arguments.hpp"
 #include "base/resources/host.hpp"
+#include "base/text.hpp"
 #include "base/topology/topology.hpp"
 #include "node/run/result_file.hpp"
 #include "node/run/step.hpp"
 #include "program/entry.hpp"
 #include "survey/steps.hpp"
 #include "survey/summary.hpp"
-#include "sys/files.hpp"
 
 namespace mm::survey {
 namespace {
 
 constexpr const char* kProgram = "meshmark-probe survey";
-
-/// Returns the model of the processor, as the Linux kernel names it; "" if it does not.
-std::string processor() {
-  const std::string text = beginning_of("/proc/cpuinfo");
-  const std::size_t at = text.find("model name");
-  if (at == std::string::npos) return "";
-  const std::size_t begin = text.find(':', at), end = text.find('\n', at);
-  return begin < end && end != std::string::npos ? text.substr(begin + 2, end - begin - 2) : "";
-}
-
-std::string counted(std::size_t count, const std::string& name) {
-  return std::to_string(count) + " " + name + (count == 1 ? "" : "s");
-}
+constexpr double kLongest_s = 24 * 3600;  // also the limit of an instrument
 
 std::string machine_text(const Machine& machine) {
   std::string text = machine_id() + ": ";
-  if (const std::string model = processor(); !model.empty()) text += model + ", ";
+  if (const std::string model = processor_of_tree(""); !model.empty()) text += model + ", ";
   std::uint64_t bytes = 0;
   for (const Node& node : machine.nodes) bytes += node.bytes.value_or(0);
   text += counted(machine.allowed.size(), "CPU") + ", " + counted(machine.nodes.size(), "NUMA node");
@@ -61,10 +49,11 @@ std::string time_text() {
 /// Returns a line for the file. The header names the run and the step, so that an import joins the steps.
 std::string stored(std::string_view line, const std::string& run, const std::string& step) {
   if (!line.starts_with("{\"type\":\"header\"")) return std::string(line);
-  json header = json::parse(line);
+  json header = parse_json(line);
+  if (!header.is_object()) return std::string(line);
   header["run"] = run;
   header["step"] = step;
-  return header.dump();
+  return to_line(header);
 }
 
 int measure(const std::string& folder, double budget_s) {
@@ -77,6 +66,7 @@ int measure(const std::string& folder, double budget_s) {
     if (interrupts.arrived()) break;
     std::fprintf(stderr, "%s: %s\n", kProgram, step.id.c_str());
     step.machine = machine_id();
+    step.front = kProgram;
     const node::StepEnd end = node::run_step(step, wall_s() + step.limit_s, interrupts, [&](std::string_view line) {
       if (node::is_retained(line)) out.text_line(stored(line, name, step.id));
       results.take(step.id, line);
@@ -84,15 +74,16 @@ int measure(const std::string& folder, double budget_s) {
     if (end.status != "ok" && end.status != "absent") results.problem(step.id, end.reason);
     out.flush();
   }
-  if (results.empty())
-    throw Failure(interrupts.arrived() ? "interrupted before the first result" : "nothing was measured");
-  out.finish(interrupts.arrived());
-  const std::string path = (std::filesystem::path(folder == "." ? "" : folder) /
-                            (name + (interrupts.arrived() ? "+interrupted" : "") + ".jsonl.gz"))
-                               .string();
+  const bool is_interrupted = interrupts.arrived();
+  if (results.empty()) {
+    const std::string reason = results.problems().empty() ? "" : ": " + shown(results.problems().front(), 300);
+    throw Failure(is_interrupted ? "interrupted before the first result" : "nothing was measured" + reason);
+  }
+  out.finish(is_interrupted);
+  const std::string path = std::filesystem::path(out.path()).lexically_normal().string();
   std::printf("%s\n%s\nThe results are in %s; meshmark store import reads this file.\n", machine_text(machine).c_str(),
               results.summary(machine).c_str(), path.c_str());
-  return interrupts.arrived() ? 1 : 0;
+  return is_interrupted ? 1 : 0;
 }
 
 int answer_request(int argc, char** argv) {
@@ -106,8 +97,9 @@ int answer_request(int argc, char** argv) {
       "example: meshmark-probe survey --out results",
       kProgram};
   app.add("--out", folder, "folder of the file").show_default();
-  app.time("--budget", budget_s, "time for all steps [60s]", 1);
+  app.time("--budget", budget_s, "time for all steps [60s]", 1, kLongest_s);
   if (!app.read(argc, argv, "")) return 0;
+  if (folder == "-") throw UsageError("--out", "found '-'", "a folder");
   return measure(folder, budget_s);
 }
 

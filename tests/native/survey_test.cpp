@@ -36,6 +36,7 @@ TEST(SurveySteps, MeasureTheNodesOnlyIfThereAreSeveral) {
   ASSERT_EQ(several.size(), 4U);
   EXPECT_EQ(several.back().id, "nodes");
   EXPECT_EQ(option(several.back(), "--cpus"), "0,8");
+  EXPECT_EQ(option(several.front(), "--memory-node"), "0") << "otherwise, it measures the memory of each node";
   double budgets = 0;
   for (const node::PlanStep& step : several) budgets += std::stod(option(step, "--budget"));
   EXPECT_NEAR(budgets, 60, 0.5);
@@ -51,21 +52,35 @@ TEST(SurveySummary, ShowsLevelsBandwidthTransfersAndNodes) {
   for (const auto& [store, value] : {std::pair{"ordinary", 30e9}, std::pair{"streaming", 41.5e9}})
     results.take("bandwidth", result("bandwidth_net", value, {{"kernel", "triad"}, {"threads", 2}, {"store", store}}));
   for (const auto& [to, value] : {std::pair{2, 30e-9}, std::pair{3, 50e-9}, std::pair{8, 210e-9}})
-    results.take("lines", result("line_latency", value, {{"from_cpu", 0}, {"to_cpu", to}}));
+    results.take("lines", result("line_latency", value, {{"from_cpu", 0}, {"to_cpu", to}},
+                                 to == 3 ? json{"disturbed"} : json::array()));
   for (const int cpu : {0, 8})
     for (const int node : {0, 1})
       results.take("nodes", result("load_latency", ((cpu == 0) == (node == 0) ? 100e-9 : 180e-9),
                                    {{"cpu", cpu}, {"memory_node", node}}));
   results.take("latency", R"({"type":"absent","metric":"load_latency","reason":"too little memory"})");
+  results.take("bandwidth", R"({"type":"absent","metric":null,"reason":"the limit of memory"})");
+  results.take("lines", R"({"type":"error","field":null,"message":"a thread cannot be bound","allowed":null})");
   results.take("latency", "no JSON");
   const std::string text = results.summary(two_sockets());
   for (const char* part :
        {"cache level 1, up to 32 KiB", "1.250 ns   [1.125, 1.375]", "118.0 ns   [106.2, 129.8]  disturbed",
-        "triad, 2 threads, streaming stores", "41.50 GB/s", "same L3 ", "40.00 ns   30.00 to 50.00 in 2 directed pairs",
-        "other package", "      0    100.0    180.0\n      1    180.0    100.0\n", "Flag disturbed: 1 of ",
-        "Not measured: latency: load_latency: too little memory"})
+        "triad, 2 threads, streaming stores", "41.50 GB/s", "same L3 ",
+        "40.00 ns   30.00 to 50.00 in 2 directed pairs, 1 flagged\n", "other package",
+        "      0   100.0    180.0 \n      1   180.0    100.0 \n", "Flag disturbed: 2 of ",
+        "Not measured: latency: load_latency: too little memory", "Not measured: bandwidth: the limit of memory\n",
+        "Not measured: lines: a thread cannot be bound\n"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   EXPECT_EQ(text.find("30.00 GB/s"), std::string::npos) << "the slower stores are left out";
+}
+
+TEST(SurveySummary, PrefersValidResultsToFasterOnesThatAreFlagged) {
+  Results results;
+  results.take("bandwidth", result("bandwidth_net", 41e9, {{"kernel", "read"}, {"threads", 1}}, {"disturbed"}));
+  results.take("bandwidth", result("bandwidth_net", 30e9, {{"kernel", "read"}, {"threads", 1}}));
+  const std::string text = results.summary(two_sockets());
+  EXPECT_NE(text.find("30.00 GB/s"), std::string::npos) << text;
+  EXPECT_EQ(text.find("41.00 GB/s"), std::string::npos) << text;
 }
 
 TEST(SurveySummary, LeavesOutWhatWasNotMeasured) {

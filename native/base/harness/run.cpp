@@ -7,18 +7,9 @@
 #include "base/harness/rounds.hpp"
 #include "base/harness/run_state.hpp"
 #include "base/harness/stats.hpp"
+#include "base/text.hpp"
 
 namespace mm {
-namespace {
-
-std::string brief(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
-
-}  // namespace
-
 void Run::absent(const std::string& metric, const json& conditions, const std::string& reason,
                  const std::string& enable) {
   state_.write_header(0);
@@ -124,7 +115,7 @@ double Run::last_call_s() const {
 }
 
 Absent Run::out_of_budget() const {
-  return Absent("the budget of " + brief(budget_s()) + " s ended before its first sample", "a larger --budget");
+  return Absent("the budget of " + four_digits(budget_s()) + " s ended before its first sample", "a larger --budget");
 }
 
 double Run::left_s() const { return std::max(0.0, state_.started_s + budget_s() - wall_s()); }

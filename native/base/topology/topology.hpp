@@ -133,6 +133,8 @@ struct Identity {
 /// Returns the identity of the machine whose /proc and /sys are below `root`; "" is this host.
 Identity identity_of_tree(const std::string& root);
 Identity identity_of_tree(const std::string& root, const Machine& machine);  ///< `machine` was read from that tree
+/// Returns the model of the processor as /proc/cpuinfo below `root` names it; "" if it does not.
+std::string processor_of_tree(const std::string& root);
 const std::string& machine_id();  ///< the id of this host, as in all records; read once
 
 /// Sets the distances between nodes from a JSON file:

@@ -31,6 +31,8 @@ class ResultFile {
   void finish(bool interrupted = false);
 
   std::size_t bytes() const { return bytes_; }
+  /// Returns the path of the complete file; call it after `finish`.
+  const std::string& path() const { return path_; }
 
  private:
   [[noreturn]] void fail() const;

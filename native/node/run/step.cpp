@@ -51,11 +51,11 @@ int run_program_of(const PlanStep& step, const UserProgram& program) {
     adopt_orphans();
     ::_exit(run_program_of(step, *step.program));
   }
-  std::vector<std::string> words{"meshmark-node"};
+  std::vector<std::string> words{step.front};
   words.insert(words.end(), step.argv.begin(), step.argv.end());
   words.insert(words.end(), {"--machine", step.machine});
   std::vector<char*> argv = argument_vector(words);
-  const int status = answer(static_cast<int>(words.size()), argv.data(), {.name = "meshmark-node", .summary = ""});
+  const int status = answer(static_cast<int>(words.size()), argv.data(), {.name = step.front, .summary = ""});
   ::_exit(status);  // without destructors of the parent's objects
 }
 

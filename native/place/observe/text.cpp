@@ -34,10 +34,6 @@ std::string mib(std::uint64_t bytes) {
   return text;
 }
 
-std::string count_of(std::size_t n, const char* what, const char* plural) {
-  return std::to_string(n) + ' ' + (n == 1 ? what : plural);
-}
-
 std::uint64_t sum(const std::map<int, std::uint64_t>& bytes) {
   std::uint64_t all = 0;
   for (const auto& [node, n] : bytes) all += n;

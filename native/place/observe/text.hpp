@@ -14,7 +14,6 @@ std::vector<int> listed(const std::set<int>& set);
 std::string cpus_text(const std::vector<int>& cpus);
 std::string nodes_text(const std::vector<int>& nodes);
 std::string mib(std::uint64_t bytes);
-std::string count_of(std::size_t n, const char* what, const char* plural);
 std::uint64_t sum(const std::map<int, std::uint64_t>& bytes);
 
 }  // namespace mm::place::observe

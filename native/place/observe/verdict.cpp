@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/options/options.hpp"
+#include "base/text.hpp"
 #include "place/binding/pages.hpp"
 #include "place/observe/memory.hpp"
 #include "place/observe/text.hpp"
@@ -230,9 +231,9 @@ void Verdict::add_violation(ThreadVerdict& verdict, Findings& findings, Violatio
 
 void Verdict::write(Report& report) const {
   Findings findings;
-  bool counted = false;
+  bool has_counted = false;
   for (const ObservedProcess* process : all_) {
-    counted = counted || process->counted;
+    has_counted = has_counted || process->counted;
     std::vector<const ObservedThread*> threads;
     each_thread(*process, [&](const ObservedThread& thread) {
       if (thread.sampled) threads.push_back(&thread);
@@ -258,14 +259,14 @@ void Verdict::write(Report& report) const {
     std::string label = finding.command + ' ' + std::to_string(*finding.processes.begin());
     if (finding.processes.size() > 1) label += " and " + std::to_string(finding.processes.size() - 1) + " more";
     if (finding.threads.size() > finding.processes.size())
-      label += " (" + count_of(finding.threads.size(), "thread", "threads") + ")";
+      label += " (" + counted(finding.threads.size(), "thread") + ")";
     report.findings.push_back(name(key.first) + ": " + label + ": " + key.second);
   }
   if (!context_.offline.empty())
     report.findings.push_back(cpus_text(listed(context_.offline)) + " went offline during the observation");
   if (report.threads.empty())
     report.absent.emplace_back("everything: the program ended before the first sample");
-  else if (!context_.expected.memory_nodes.empty() && !counted && report.absent.empty())
+  else if (!context_.expected.memory_nodes.empty() && !has_counted && report.absent.empty())
     report.absent.emplace_back("pages: every process ended before its pages could be counted, " +
                                std::to_string(static_cast<int>(kFirstPagesS * 1e3)) + " ms after its start");
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/options/options.hpp"
+#include "base/text.hpp"
 #include "place/command.hpp"
 #include "place/policy/choose.hpp"
 
@@ -168,7 +169,7 @@ Placement place(const Machine& machine, const Request& request, const Occupancy&
     if (request.policy == "compact") placement.bound = placement.optimal ? placement.mean_distance : picked->bound;
     const double mean = placement.mean_distance.value_or(0), bound = placement.bound.value_or(0);
     if (request.policy == "compact" && !placement.optimal && bound > 0)
-      placement.why += ", at most " + brief(100 * (mean / bound - 1)) + " % above the minimum";
+      placement.why += ", at most " + four_digits(100 * (mean / bound - 1)) + " % above the minimum";
   }
   return placement;
 }

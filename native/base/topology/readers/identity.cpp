@@ -54,6 +54,16 @@ std::map<std::string, std::string> first_cpu(const std::string& root) {
   return fields;
 }
 
+using Names = std::initializer_list<const char*>;
+constexpr Names kModel{"model name", "Model", "cpu model", "cpu"};
+
+/// Returns the value of the first of several fields that exists; "" if none of them exists.
+std::string first_value(const std::map<std::string, std::string>& fields, const Names& names) {
+  for (const char* name : names)
+    if (const auto at = fields.find(name); at != fields.end() && !at->second.empty()) return at->second;
+  return "";
+}
+
 std::string for_file_names(const std::string& name) {
   std::string out;
   for (const char c : name) {
@@ -86,19 +96,15 @@ Identity identity_of_tree(const std::string& root, const Machine& machine) {
   for (const auto& row : machine.distance)
     for (const double distance : row) hash.add(distance);
   const auto fields = first_cpu(root);
-  for (const auto& names : {std::initializer_list<const char*>{"vendor_id", "CPU implementer", "vendor"},
-                            {"model name", "Model", "cpu model", "cpu"},
-                            {"cpu family", "CPU architecture"},
-                            {"model", "CPU part"},
-                            {"stepping", "CPU revision"}}) {
-    std::string value;
-    for (const char* name : names)
-      if (const auto at = fields.find(name); value.empty() && at != fields.end()) value = at->second;
-    hash.add(value);
-  }
+  for (const Names& names :
+       {Names{"vendor_id", "CPU implementer", "vendor"}, kModel, Names{"cpu family", "CPU architecture"},
+        Names{"model", "CPU part"}, Names{"stepping", "CPU revision"}})
+    hash.add(first_value(fields, names));
   identity.hash = hash.digits();
   return identity;
 }
+
+std::string processor_of_tree(const std::string& root) { return first_value(first_cpu(root), kModel); }
 
 const std::string& machine_id() {
   static const std::string id = identity_of_tree("").id();
