@@ -147,10 +147,10 @@ docs: setup ## build/docs/index.html
 wheel: setup ## dist/*.whl, which runs on every distribution with glibc 2.28 or newer
 	tools/wheel.sh
 
-release-check: setup wheel bundle ## build the wheel and the bundle, and try them on other distributions (as root)
+release-check: wheel bundle ## build the wheel and the bundle, and try them on other distributions (as root)
 	$(BIN)/python -m pytest -q tests/release $(PYTEST_ARGS)
 
-bundle: ## dist/meshmark-native-*.tar.xz: static programs that need no Python
+bundle: setup ## dist/meshmark-native-*.tar.xz: static programs that need no Python
 	tools/bundle.sh
 
 lock: setup ## requirements/*.txt anew, from pyproject.toml; ARGS=--upgrade for newer versions

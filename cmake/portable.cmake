@@ -1,5 +1,5 @@
 # Links programs that run on other distributions, if MM_GLIBC is set: a version of glibc, or "static". g++ compiles them as
-# in a clone, so that what is measured does not depend on how Meshmark was installed. hwloc, zlib and the libraries of g++
+# in a clone on the same machine, so that both measure the same. hwloc, zlib and the libraries of g++
 # are static. zig links programs for a version of glibc, because it has the symbols of every version.
 # docs/decisions/0023-wheel.md has the reasons.
 find_library(mm_static_hwloc libhwloc.a REQUIRED)
@@ -27,9 +27,11 @@ else()
   set(mm_zig "${CMAKE_COMMAND} -E env ZIG_GLOBAL_CACHE_DIR=${PROJECT_BINARY_DIR}/zig ${MM_ZIG} cc")
   string(APPEND mm_zig " -target ${CMAKE_SYSTEM_PROCESSOR}-linux-gnu.${MM_GLIBC} -s -Wl,--gc-sections <LINK_FLAGS> <OBJECTS>")
   set(mm_libraries "-Wl,--start-group <LINK_LIBRARIES> -Wl,--end-group ${mm_runtime} -lm -ldl -lpthread -lrt")
+  # Python loads the library beside others that have a libstdc++ of their own.
+  set(mm_exports "-Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map")
   set(CMAKE_CXX_LINK_EXECUTABLE "${mm_zig} -o <TARGET> ${mm_libraries}")
   set(CMAKE_CXX_CREATE_SHARED_LIBRARY
-      "${mm_zig} -shared <SONAME_FLAG><TARGET_SONAME> -o <TARGET> ${mm_libraries}")
+      "${mm_zig} -shared ${mm_exports} <SONAME_FLAG><TARGET_SONAME> -o <TARGET> ${mm_libraries}")
 endif()
 # Two builds in different folders give the same programs.
 add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=. -ffile-prefix-map=${PROJECT_BINARY_DIR}=build)

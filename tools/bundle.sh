@@ -9,13 +9,14 @@ programs="meshmark-probe meshmark-watch meshmark-place meshmark-load meshmark-mo
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 name=meshmark-native-$version-$arch
 folder=build/bundle/$arch
-toolchain=()
-[ "$arch" = "$(uname -m)" ] || toolchain=("--toolchain" "$PWD/cmake/$arch.cmake")
-cmake -S . -B "$folder" -G Ninja -DMM_TESTS=OFF -DMM_GLIBC=static -DCMAKE_MESSAGE_LOG_LEVEL=WARNING "${toolchain[@]}" >/dev/null
+options=()
+! command -v ninja >/dev/null 2>&1 || options=(-G Ninja)
+[ "$arch" = "$(uname -m)" ] || options+=(--toolchain "$PWD/cmake/$arch.cmake")
+cmake -S . -B "$folder" -DMM_TESTS=OFF -DMM_GLIBC=static -DCMAKE_MESSAGE_LOG_LEVEL=WARNING "${options[@]}" >/dev/null
 # shellcheck disable=SC2086
 cmake --build "$folder" -j "${JOBS:-$(nproc)}" --target $programs >"$folder/build.log" 2>&1 ||
   { cat "$folder/build.log" >&2; exit 1; }
-rm -rf "build/bundle/$name"
+rm -rf "build/bundle/$name" dist/meshmark-native-*-"$arch".tar.xz
 mkdir -p "build/bundle/$name" dist
 for program in $programs; do cp "$folder/bin/$program" "build/bundle/$name/"; done
 cp LICENSE NOTICE.md tools/bundle/README.md "build/bundle/$name/"

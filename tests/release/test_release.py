@@ -25,16 +25,21 @@ NATIVE = ("probe", "watch", "place", "load", "model", "node")
 pytestmark = pytest.mark.timeout(1800)
 
 
+def built(pattern: str) -> Path:
+    """Return the only file of `dist` with such a name."""
+    paths = [*DIST.glob(pattern)]
+    if len(paths) != 1:
+        pytest.fail(f"found {len(paths)} files dist/{pattern}, one is required: make wheel bundle")
+    return paths[0]
+
+
 @cache
 def wheel() -> Path:
-    (path,) = DIST.glob("meshmark-*_x86_64.whl")
-    return path
+    return built("meshmark-*_x86_64.whl")
 
 
-@cache
 def bundle(arch: str = "x86_64") -> Path:
-    (path,) = DIST.glob(f"meshmark-native-*-{arch}.tar.xz")
-    return path
+    return built(f"meshmark-native-*-{arch}.tar.xz")
 
 
 def programs(folder: Path) -> list[Path]:
@@ -64,13 +69,21 @@ def dynamic(path: Path) -> str:
 
 def test_the_wheel_needs_an_old_glibc_and_no_other_library(unpacked: Path) -> None:
     assert wheel().stat().st_size <= 15 * MIB
-    found = programs(unpacked)
-    assert {f"meshmark-{name}" for name in NATIVE} < {path.name for path in found}
-    for path in found:
+    binaries = programs(unpacked)
+    assert {f"meshmark-{name}" for name in NATIVE} < {path.name for path in binaries}
+    for path in binaries:
         text = dynamic(path)
         versions = [(int(a), int(b)) for a, b in re.findall(r"@GLIBC_(\d+)\.(\d+)", text)]
         assert max(versions, default=(0, 0)) <= OLDEST_GLIBC, path.name
         assert {*re.findall(r"NEEDED.*\[(.*)\]", text)} <= LIBRARIES, path.name
+
+
+def test_the_library_for_python_exports_its_functions_only(unpacked: Path) -> None:
+    """Other libraries of the process have a libstdc++ of their own, and some of its symbols would be merged."""
+    (library,) = unpacked.rglob("libmeshmark-values.so")
+    argv = ["nm", "-D", "--defined-only", library]
+    names = [line.split()[-1] for line in subprocess.check_output(argv, text=True).splitlines()]
+    assert names and all(name.startswith(("meshmark_", "mm_")) for name in names), names[:5]
 
 
 def test_the_wheel_lists_the_software_of_others(unpacked: Path) -> None:

@@ -33,7 +33,7 @@ SOURCES = [
     *(p for suffix in ("cpp", "hpp") for p in (ROOT / "native").rglob(f"*.{suffix}")),
     *(ROOT / "web" / "src").glob("*.ts"),
 ]
-PAGES = [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in ("README.md", "CHANGELOG.md", "ARCHITECTURE.md"))]
+PAGES = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "tools").rglob("*.md")]
 
 
 def lines_with(pattern: re.Pattern[str], texts: dict[Path, str]) -> list[str]:
