@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from meshmark import process
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near_option, quoted
-from meshmark.native import find_native
+from meshmark.native import find_native, remedy, start_problem
 from meshmark.store.record import OBSERVED, Metric, Record
 
 KINDS: Final = ("openmpi", "mpich", "mpi")
@@ -159,12 +159,16 @@ def _described_mpi() -> Mapping[str, Description]:
 def _described(probe: Path) -> dict[str, Description]:
     try:
         completed = process.run([probe, "--describe"], timeout_s=30)
-        completed.check_returncode()
+        if completed.returncode != 0:
+            # For example, the message of the loader that the C library is too old.
+            reason = quoted(completed.stderr.decode(errors="replace").partition("\n")[0])
+            text = reason or f"it ended with status {completed.returncode}"
+            raise MeshmarkError(f"{probe.name} --describe failed: {text}", remedy())
         return _parsed(completed.stdout)
     except OSError as error:
-        raise MeshmarkError(f"{probe.name} cannot be started: {error.strerror or error}", hint="make setup") from error
+        raise MeshmarkError(start_problem(probe, error), remedy()) from error
     except (subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
-        raise MeshmarkError(f"{probe.name} --describe failed: {error}", hint="make setup") from error
+        raise MeshmarkError(f"{probe.name} --describe failed: {error}", remedy()) from error
 
 
 def _parsed(text: str | bytes) -> dict[str, Description]:
@@ -221,7 +225,8 @@ def require_built(instrument: str) -> None:
     """
     if not is_built(instrument):
         raise AbsentError(
-            f"{instrument} is an application, which this installation does not include", "make setup APPS=yes"
+            f"{instrument} is an application, which this installation does not include",
+            remedy("setup APPS=yes", in_wheel=False),
         )
 
 
@@ -242,8 +247,7 @@ def description(instrument: str) -> Description:
             ""
             if _described_mpi()
             else (
-                "MPI instruments need an MPI library: install its development package, then run make setup or rebuild "
-                "the wheel"
+                "MPI instruments need an MPI library: install its development package, then " + remedy(in_wheel=False)
             )
         )
         raise UsageError(f"instrument: found '{quoted(instrument)}'; allowed: {', '.join(by_name)}", hint)

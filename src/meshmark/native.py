@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, quoted
+
+_PACKAGE: Final = Path(__file__).resolve().parent
+
+
+def is_checkout() -> bool:
+    """Return whether this package is a part of a clone, rather than installed from a wheel."""
+    return (_PACKAGE.parents[1] / "Makefile").is_file()
+
+
+def remedy(target: str = "setup", in_wheel: bool = True) -> str:
+    """Return what to do if a part is missing, damaged or of another version.
+
+    Args:
+        target: The target of make that builds the part.
+        in_wheel: Whether a wheel contains the part.
+    """
+    if is_checkout():
+        return f"make {target}"
+    return "install Meshmark again" if in_wheel else f"make {target} in a clone of Meshmark"
+
+
+def start_problem(program: Path, error: OSError) -> str:
+    """Return in words why a program cannot be started."""
+    if error.errno == errno.ENOEXEC:
+        return f"{program.name} cannot be started: it was built for another kind of processor"
+    if error.errno == errno.ENOENT and program.exists():
+        return f"{program.name} cannot be started: this system lacks the C library glibc"
+    return f"{program.name} cannot be started: {error.strerror or error}"
 
 
 def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
@@ -23,21 +52,20 @@ def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
     Raises:
         MeshmarkError: The file does not exist or is not executable.
     """
-    package = Path(__file__).resolve().parent
     override = os.environ.get(variable)
     places = (
         [Path(override)]
         if override
         else [
-            package / folder / name,
-            package.parents[1] / "build" / "release" / folder / name,
+            _PACKAGE / folder / name,
+            _PACKAGE.parents[1] / "build" / "release" / folder / name,
         ]
     )
     for place in places:
         if place.is_file() and (folder == "lib" or os.access(place, os.X_OK)):
             return place
-    hint = "make setup builds it" + (f"; {variable} overrides its path" if variable else "")
-    raise MeshmarkError(f"{name} not found at {places[-1]}", hint=hint)
+    hint = remedy() + (f"; {variable} overrides its path" if variable else "")
+    raise MeshmarkError(f"{name} not found at {places[-1 if is_checkout() else 0]}", hint=hint)
 
 
 def call_library(function: str, *arguments: str | int, capacity: int = 1024) -> Any:
@@ -55,7 +83,7 @@ def call_library(function: str, *arguments: str | int, capacity: int = 1024) -> 
     try:
         call = getattr(library, function)
     except AttributeError as error:
-        raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(error)}", "make setup builds it") from error
+        raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(error)}", remedy()) from error
     call.restype = ctypes.c_size_t
     c_arguments = [
         ctypes.c_size_t(a) if isinstance(a, int) else ctypes.c_char_p(a.encode(errors="surrogatepass"))
@@ -75,7 +103,7 @@ def _library() -> tuple[ctypes.CDLL, Path]:
     try:
         return ctypes.CDLL(str(path)), path
     except OSError as error:
-        raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(error)}", "make setup builds it") from error
+        raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(error)}", remedy()) from error
 
 
 def openmpi_unbound() -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from meshmark import process
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
-from meshmark.native import find_native
+from meshmark.native import find_native, remedy
 from meshmark.store.record import Metric, Record
 
 
@@ -57,7 +57,7 @@ def _vocabulary(_: Path) -> Vocabulary:
             tuple(map(Metric.from_json, description["metrics"])),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise MeshmarkError(f"meshmark-place describe failed: {quoted(error)}", "make setup") from error
+        raise MeshmarkError(f"meshmark-place describe failed: {quoted(error)}", remedy()) from error
 
 
 def ask(argv: Sequence[str], timeout_s: float = 60.0) -> str:

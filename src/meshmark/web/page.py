@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.errors import MeshmarkError
+from meshmark.native import remedy
 from meshmark.store.files import utf8, write_file
 from meshmark.views.render import render
 from meshmark.watch.difference import RecordingDifference
@@ -195,13 +196,11 @@ def one_file(title: str, packed: bytes) -> str:
     try:
         index, script, style = ((STATIC / n).read_text(encoding="utf-8") for n in ("index.html", "main.js", "main.css"))
     except OSError as error:
-        raise MeshmarkError(
-            f"the page is not built: files missing in {STATIC.name}/", "make setup builds it"
-        ) from error
+        raise MeshmarkError(f"the page is not built: files missing in {STATIC.name}/", remedy()) from error
     marks = sorted((index.find(text), mark) for mark, text in _MARKS.items())
     if marks[0][0] < 0:
         missing_mark = _MARKS[marks[0][1]]
-        raise MeshmarkError(f"the page has another version: no {missing_mark} in index.html", "make setup builds it")
+        raise MeshmarkError(f"the page has another version: no {missing_mark} in index.html", remedy())
     # Positions in the original index, because inserted text may contain the marks.
     begins = [0, *(at + len(_MARKS[mark]) for at, mark in marks)]
     before, *after = (index[a:b] for a, b in zip(begins, [*(at for at, _ in marks), len(index)], strict=True))

@@ -24,6 +24,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ExceptionHandler, Lifespan, Receive, Scope, Send
 
 from meshmark.errors import MeshmarkError, quoted
+from meshmark.native import remedy
 from meshmark.store.files import utf8
 from meshmark.views.render import STYLE_SHEET
 from meshmark.web.export import openmetrics
@@ -78,7 +79,7 @@ def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
         MeshmarkError: The page has not been built.
     """
     if not (STATIC / "index.html").is_file():
-        raise MeshmarkError(f"the page is not built: {STATIC.name}/index.html is missing", "make setup builds it")
+        raise MeshmarkError(f"the page is not built: {STATIC.name}/index.html is missing", remedy())
     # Separate threads, so that reading a long recording does not delay a live map.
     readers = anyio.CapacityLimiter(4)
 

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from meshmark import process
 from meshmark.measure.runs.journal import JournalContent, read_journal
+from meshmark.native import remedy
 
 LIMIT_S: Final = 20.0  # time limit of a command; exceeding it is a finding
 
@@ -149,5 +150,5 @@ class MpiHost:
         """Return the command that installs a component; "" if its packages on this system are unknown."""
         for manager in ("apt-get", "dnf", "zypper"):
             if self.which(manager) and (packages := _PACKAGES.get((what, manager))):
-                return f"{'' if self.root else 'sudo '}{manager} install {packages}   # then make setup"
+                return f"{'' if self.root else 'sudo '}{manager} install {packages}   # then {remedy(in_wheel=False)}"
         return ""

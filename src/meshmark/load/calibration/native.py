@@ -12,7 +12,7 @@ from typing import Any
 
 from meshmark import process
 from meshmark.errors import MeshmarkError
-from meshmark.native import find_native
+from meshmark.native import find_native, remedy
 
 
 def find_load() -> Path:
@@ -58,7 +58,7 @@ def _described(load: Path) -> Columns:
         description = json.loads(completed.stdout)
         return Columns(_columns(description["counts"]), _columns(description["counters"]))
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
-        raise MeshmarkError(f"cannot read the description of {load.name}: {error}", hint="make setup") from error
+        raise MeshmarkError(f"cannot read the description of {load.name}: {error}", hint=remedy()) from error
 
 
 def _columns(raw: list[dict[str, Any]]) -> dict[str, Column]:

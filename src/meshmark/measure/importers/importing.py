@@ -21,7 +21,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Final, TypeGuard
+from typing import IO, Any, Final, TypeGuard, cast
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.importers.card import read_card
@@ -227,7 +227,7 @@ def _of_tool(data: bytes, path: Path, machine: str) -> FileImport | None:
 
 def _read_packed(file: IO[bytes], path: Path) -> FileImport:
     """Return the records of a file that is compressed by gzip, up to its end if it was cut off."""
-    unpacked = gzip.GzipFile(fileobj=file)
+    unpacked = cast(IO[bytes], gzip.GzipFile(fileobj=file))
     try:
         imported = _read_protocol(unpacked, path)
     except (gzip.BadGzipFile, zlib.error) as error:

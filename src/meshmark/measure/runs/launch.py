@@ -20,7 +20,7 @@ from typing import Any, Final
 from meshmark import process
 from meshmark.describe import KINDS, find_comm
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.native import openmpi_as_root
+from meshmark.native import openmpi_as_root, remedy
 from meshmark.values import grammar
 
 # Names of each launcher, and text that the output of its --version contains.
@@ -83,7 +83,7 @@ def chosen(requested: str) -> list[str]:
         if not usable:
             raise AbsentError(
                 "found no MPI library with both a launcher and a build of meshmark-comm",
-                "install openmpi (or mpich) with its development package, then make setup",
+                f"install openmpi (or mpich) with its development package, then {remedy(in_wheel=False)}",
             )
         return list(usable)[: 1 if requested == "any" else None]
     kinds = requested.split(",")
@@ -136,7 +136,7 @@ def launcher(kind: str) -> Launcher:
     available_text = f"; available: {', '.join(usable)}" if usable else ""
     raise AbsentError(
         f"{kind}: found no launcher with a build of meshmark-comm{available_text}",
-        "install its development package, then make setup",
+        f"install its development package, then {remedy(in_wheel=False)}",
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from meshmark import process
 from meshmark.describe import Description, description, find_comm, find_probe
 from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.native import remedy
 
 NOT_IN_SPECS: Final = frozenset({"--resume", "--machine"})  # set by the run; --resume would access any file
 
@@ -56,7 +57,7 @@ def check(instrument: str, argv: Sequence[str]) -> Mapping[str, Any]:
     try:
         completed = process.run_text([program, instrument, "--check", *argv], timeout_s=60)
     except (OSError, subprocess.SubprocessError) as error:
-        raise MeshmarkError(f"cannot run {program.name}: {error}", hint="make setup") from error
+        raise MeshmarkError(f"cannot run {program.name}: {error}", hint=remedy()) from error
     if completed.returncode == UsageError.status:
         lines = completed.stderr.strip().splitlines() or ["a parameter is invalid"]
         raise UsageError(f"{instrument}: {lines[-1].partition('error: ')[2] or lines[-1]}")

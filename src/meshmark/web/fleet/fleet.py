@@ -24,6 +24,7 @@ from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from meshmark.errors import MeshmarkError, quoted
+from meshmark.native import remedy
 from meshmark.store.files import utf8
 from meshmark.views.pages.fleet import places
 from meshmark.views.render import render
@@ -236,7 +237,7 @@ def make_fleet_site(parts: FleetParts, token: str = "", push_token: str = "") ->
         MeshmarkError: The page has not been built.
     """
     if not (STATIC / "fleet.js").is_file():
-        raise MeshmarkError(f"the page is not built: {STATIC.name}/fleet.js is missing", "make setup builds it")
+        raise MeshmarkError(f"the page is not built: {STATIC.name}/fleet.js is missing", remedy())
     live = parts.live
     feed = FleetFeed(parts)
 
