@@ -23,7 +23,7 @@ UsageError with_dashes_hint(const UsageError& error, const std::string& usage);
 std::string variable(const char* name);  ///< value of an environment variable; "" if it is not set
 std::vector<std::pair<std::string, std::string>> environment();
 
-std::string errno_text();         ///< the message for errno
+std::string errno_text();  ///< the message for errno
 /// Formats rows as a table with columns as wide as needed, one line each, without trailing spaces.
 std::string aligned(const std::vector<std::vector<std::string>>& rows);
 json by_node(const std::map<int, std::uint64_t>& bytes);  ///< bytes by node, as {"0": B, …}
