@@ -1,10 +1,11 @@
-"""A metric is described once, by its instrument. All other code reads that description."""
+"""A metric is described once, by its instrument, and all other code reads that description. So is the version."""
 
 from __future__ import annotations
 
 import ast
 import json
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -101,3 +102,8 @@ def test_conditions_that_an_instrument_observes_come_from_its_description() -> N
     record = replace(made_run.everything()[0], conditions={"kernel": "cg", "zeta": 22.7, "steal_share": 0.1})
     assert chosen_conditions([record]) == ["kernel"]
     assert not described_names & {name for d in descriptions().values() for name in d.identity}
+
+
+def test_the_citation_has_the_version_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
