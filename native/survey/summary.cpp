@@ -33,19 +33,19 @@ std::string digits(double value) {
   return number(value, size >= 999.95 ? "%.0f" : size >= 99.995 ? "%.1f" : size >= 9.9995 ? "%.2f" : "%.3f");
 }
 
-struct Scale {
+struct UnitScale {
   double factor;
   const char* unit;
 };
 
-Scale scale_of(double value, std::string_view unit) {
+UnitScale scale_of(double value, std::string_view unit) {
   if (unit == "s") {
     if (value < 1e-6) return {1e-9, "ns"};
-    return value < 1e-3 ? Scale{1e-6, "µs"} : Scale{1e-3, "ms"};
+    return value < 1e-3 ? UnitScale{1e-6, "µs"} : UnitScale{1e-3, "ms"};
   }
-  if (unit == "B/s") return value < 1e9 ? Scale{1e6, "MB/s"} : Scale{1e9, "GB/s"};
+  if (unit == "B/s") return value < 1e9 ? UnitScale{1e6, "MB/s"} : UnitScale{1e9, "GB/s"};
   if (value < 1 << 20) return {1 << 10, "KiB"};
-  return value < 1 << 30 ? Scale{1 << 20, "MiB"} : Scale{1 << 30, "GiB"};
+  return value < 1 << 30 ? UnitScale{1 << 20, "MiB"} : UnitScale{1 << 30, "GiB"};
 }
 
 double condition(const json& conditions, const char* name) {
@@ -60,7 +60,7 @@ std::string text_of(const json& conditions, const char* name) {
 
 template <class Result>
 std::string value_text(const Result& r, std::string_view unit) {
-  const Scale scale = scale_of(r.value, unit);
+  const UnitScale scale = scale_of(r.value, unit);
   std::string text = right(digits(r.value / scale.factor), 7) + " " + padded(scale.unit, 5);
   if (r.interval.size() == 2)
     text += "[" + digits(r.interval[0] / scale.factor) + ", " + digits(r.interval[1] / scale.factor) + "]";
@@ -77,12 +77,12 @@ std::string flags_text(const Result& r) {
 }  // namespace
 
 std::string with_unit(double value, std::string_view unit) {
-  const Scale scale = scale_of(value, unit);
+  const UnitScale scale = scale_of(value, unit);
   const double scaled = value / scale.factor;
   return (unit == "B" ? number(scaled, "%.4g") : digits(scaled)) + " " + scale.unit;
 }
 
-void Results::take(std::string_view step, std::string_view line) {
+void SurveyResults::take(std::string_view step, std::string_view line) {
   const json content = parse_json(line);
   if (!content.is_object()) return;
   const std::string type = text_of(content, "type");
@@ -101,19 +101,20 @@ void Results::take(std::string_view step, std::string_view line) {
                       .conditions = content.at("conditions")});
 }
 
-void Results::problem(std::string_view step, std::string_view reason) {
+void SurveyResults::problem(std::string_view step, std::string_view reason) {
   std::string text = std::string(step) + ": " + std::string(reason);
   if (std::ranges::find(problems_, text) == problems_.end()) problems_.push_back(std::move(text));
 }
 
-std::vector<const Results::Result*> Results::results_of(std::string_view step, std::string_view metric) const {
+std::vector<const SurveyResults::Result*> SurveyResults::results_of(std::string_view step,
+                                                                    std::string_view metric) const {
   std::vector<const Result*> matches;
   for (const Result& r : results_)
     if (r.step == step && r.metric == metric) matches.push_back(&r);
   return matches;
 }
 
-std::string Results::levels() const {
+std::string SurveyResults::levels() const {
   std::string text;
   for (const Result* r : results_of("latency", "level_latency")) {
     const bool is_memory = text_of(r->conditions, "kind") == "memory";
@@ -128,7 +129,7 @@ std::string Results::levels() const {
   return text.empty() ? "" : "Latency of dependent loads, one CPU, memory of its node\n" + text;
 }
 
-std::string Results::bandwidths() const {
+std::string SurveyResults::bandwidths() const {
   std::string text;
   std::map<std::pair<std::string, double>, const Result*> fastest;
   std::vector<std::pair<std::string, double>> order;
@@ -150,16 +151,16 @@ std::string Results::bandwidths() const {
   return text.empty() ? "" : "Bandwidth of memory, as STREAM counts it\n" + text;
 }
 
-std::string Results::transfers(const Machine& machine) const {
-  struct Pairs {
+std::string SurveyResults::transfers(const Machine& machine) const {
+  struct TransferValues {
     std::vector<double> values;
     int flagged = 0;
   };
-  std::map<std::string, Pairs> pairs_by_relation;
+  std::map<std::string, TransferValues> pairs_by_relation;
   for (const Result* r : results_of("lines", "line_latency")) {
     const double from = condition(r->conditions, "from_cpu"), to = condition(r->conditions, "to_cpu");
     if (from < 0 || to < 0) continue;
-    Pairs& pairs = pairs_by_relation[relation(machine, static_cast<int>(from), static_cast<int>(to))];
+    TransferValues& pairs = pairs_by_relation[relation(machine, static_cast<int>(from), static_cast<int>(to))];
     pairs.values.push_back(r->value);
     pairs.flagged += r->flags.empty() ? 0 : 1;
   }
@@ -178,7 +179,7 @@ std::string Results::transfers(const Machine& machine) const {
   return text.empty() ? "" : "Core-to-core latency, compare-and-swap, one way: median of a sample of CPUs\n" + text;
 }
 
-std::string Results::nodes(const Machine& machine) const {
+std::string SurveyResults::nodes(const Machine& machine) const {
   std::map<int, std::map<int, std::string>> matrix;
   std::set<int> columns;
   for (const Result* r : results_of("nodes", "load_latency")) {
@@ -201,7 +202,7 @@ std::string Results::nodes(const Machine& machine) const {
   return text;
 }
 
-std::string Results::doubts() const {
+std::string SurveyResults::doubts() const {
   std::map<std::string, int> count_by_flag;
   for (const Result& r : results_)
     for (const std::string& flag : r.flags) ++count_by_flag[flag];
@@ -212,7 +213,7 @@ std::string Results::doubts() const {
   return text;
 }
 
-std::string Results::summary(const Machine& machine) const {
+std::string SurveyResults::summary(const Machine& machine) const {
   std::string text;
   for (const std::string& part : {levels(), bandwidths(), transfers(machine), nodes(machine), doubts()})
     if (!part.empty()) text += (text.empty() ? "" : "\n") + part;

@@ -10,7 +10,7 @@
 namespace mm::survey {
 
 /// The result lines of a survey, without their samples.
-class Results {
+class SurveyResults {
  public:
   /// Remembers the line of a step if it is a result, an absence or an error. `step` is the id of the step.
   void take(std::string_view step, std::string_view line);

@@ -61,7 +61,7 @@ int measure(const std::string& folder, double budget_s) {
   const std::string name = machine_id() + "-" + time_text();
   node::Interrupts interrupts;
   node::ResultFile out(folder, name);
-  Results results;
+  SurveyResults results;
   for (node::PlanStep& step : steps(machine, budget_s)) {
     if (interrupts.arrived()) break;
     std::fprintf(stderr, "%s: %s\n", kProgram, step.id.c_str());

@@ -147,7 +147,7 @@ def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
         program.end()
         # Its memory is freed later if the sampler is reading its page tables at that moment.
         while free_bytes(far_node) < free_while_held + size // 2 and time.monotonic() < deadline_s:
-            time.sleep(0.05)
+            watch.next()
         marks["ended"] = watch.next(2)
 
         # More than the free memory of the node: the rest is elsewhere though it was requested here.

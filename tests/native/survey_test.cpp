@@ -46,7 +46,7 @@ TEST(SurveySteps, MeasureTheNodesOnlyIfThereAreSeveral) {
 }
 
 TEST(SurveySummary, ShowsLevelsBandwidthTransfersAndNodes) {
-  Results results;
+  SurveyResults results;
   results.take("latency", result("level_latency", 1.25e-9, {{"kind", "cache"}, {"level", 1}, {"to_bytes", 32768}}));
   results.take("latency", result("level_latency", 118.04e-9, {{"kind", "memory"}, {"level", 4}}, {"disturbed"}));
   for (const auto& [store, value] : {std::pair{"ordinary", 30e9}, std::pair{"streaming", 41.5e9}})
@@ -75,7 +75,7 @@ TEST(SurveySummary, ShowsLevelsBandwidthTransfersAndNodes) {
 }
 
 TEST(SurveySummary, PrefersValidResultsToFasterOnesThatAreFlagged) {
-  Results results;
+  SurveyResults results;
   results.take("bandwidth", result("bandwidth_net", 41e9, {{"kernel", "read"}, {"threads", 1}}, {"disturbed"}));
   results.take("bandwidth", result("bandwidth_net", 30e9, {{"kernel", "read"}, {"threads", 1}}));
   const std::string text = results.summary(two_sockets());
@@ -84,7 +84,7 @@ TEST(SurveySummary, PrefersValidResultsToFasterOnesThatAreFlagged) {
 }
 
 TEST(SurveySummary, LeavesOutWhatWasNotMeasured) {
-  Results results;
+  SurveyResults results;
   EXPECT_TRUE(results.empty());
   results.problem("lines", "it ended with status 1");
   EXPECT_EQ(results.summary(two_sockets()), "Not measured: lines: it ended with status 1\n");
