@@ -91,9 +91,8 @@ int answer_request(int argc, char** argv) {
   std::string folder = ".";
   double budget_s = 60;
   Arguments app{
-      "Measure latency and bandwidth of caches, memory and NUMA nodes in a minute, print a table, and write the "
-      "results "
-      "to a file, MACHINE-TIME.jsonl.gz.\n\n"
+      "Measure the latency of caches and memory, the bandwidth of memory, and the latency between cores and between "
+      "NUMA nodes in a minute. Print a table, and write the results to a file, MACHINE-TIME.jsonl.gz.\n\n"
       "example: meshmark-probe survey --out results",
       kProgram};
   app.add("--out", folder, "folder of the file").show_default();
