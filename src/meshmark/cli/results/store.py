@@ -126,7 +126,7 @@ def store_export(
         print_tables([record for _, _, record in rows])
         return
     with tempfile.SpooledTemporaryFile(_LINES_IN_MEMORY_BYTES) as lines:
-        parts = _write_lines(archive, lines, selection, since, until)
+        parts = _write_lines(archive, lines, selection, since, until, with_conditions=form == "csv")
         if not parts:
             check_selection(archive, selection, "--")
         say_broken(archive)
@@ -144,14 +144,16 @@ def store_export(
 
 
 class _Part(NamedTuple):
-    """A part of a temporary file of JSON Lines, in bytes, and the conditions of its results."""
+    """A part of a temporary file of JSON Lines, in bytes, and the conditions of its results if they are needed."""
 
     begin: int
     end: int
     conditions: set[str]
 
 
-def _write_lines(archive: Store, lines: IO[bytes], selection: dict[str, str], since: str, until: str) -> list[_Part]:
+def _write_lines(
+    archive: Store, lines: IO[bytes], selection: dict[str, str], since: str, until: str, with_conditions: bool
+) -> list[_Part]:
     """Write results to a temporary file as JSON Lines, and return where each part of them is.
 
     The store reads the results again if a file turns out to be damaged; the parts before that remain in the temporary
@@ -169,7 +171,7 @@ def _write_lines(archive: Store, lines: IO[bytes], selection: dict[str, str], si
                 f"export: cannot write a temporary file: {error.strerror or error}",
                 "set TMPDIR to a folder with more space",
             ) from error
-        conditions = {name for _, _, record in rows for name in record.conditions}
+        conditions = {name for _, _, record in rows for name in record.conditions} if with_conditions else set()
         return [_Part(begin, lines.tell(), conditions)] if rows else []
 
     return archive.selected("SELECT * FROM {rows}", write, **selection)

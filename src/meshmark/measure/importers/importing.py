@@ -346,10 +346,8 @@ def _add_journal(imported: FileImport, journal: list[_Numbered]) -> None:
     if reading.records:
         # The header of a step of `meshmark-probe survey` names the run and the step.
         run, step = ((reading.header or {}).get(key) for key in ("run", "step"))
-        if _is_name(run) and _is_name(step):
-            imported.parts.append(StepImport(reading.records, reading.absences, run, step))
-        else:
-            imported.parts.append(StepImport(reading.records, reading.absences))
+        names = (run, step) if _is_name(run) and _is_name(step) else ()
+        imported.parts.append(StepImport(reading.records, reading.absences, *names))
     else:
         imported.other_lines += len(reading.absences)  # a part needs a record, which states the machine
 
@@ -485,7 +483,8 @@ class _Contents:
             if row["run"] not in removed:
                 self._readable.setdefault(row["run"], set()).add(row["step"])
         self._planned: dict[tuple[str, str], StepImport] = {}
-        self._stored: dict[str, dict[str, bytearray]] = {}  # digests of the records of requested runs, by step
+        # By run and step of the requested runs: the digest of the step, and the digests of its records.
+        self._stored: dict[str, dict[str, tuple[str, bytearray]]] = {}
 
     def steps(self, run: str) -> set[str]:
         return self._readable.get(run, set()) | {step for planned_run, step in self._planned if planned_run == run}
@@ -496,10 +495,12 @@ class _Contents:
             return self._planned[run, step].records_digest
         if step in self._readable.get(run, ()):
             if run not in self._stored:  # all steps at once, since each query opens all files of the store
-                digests = self._stored[run] = {}
+                steps: dict[str, bytearray] = {}
                 for name, digest in self._store.converted(lambda row: (row[1], _digest(row[2])), run=run):
-                    digests.setdefault(name, bytearray()).extend(digest)
-            return _digest_of_step(self._stored[run].get(step, bytearray()))
+                    steps.setdefault(name, bytearray()).extend(digest)
+                self._stored[run] = {name: (_digest_of_step(digests), digests) for name, digests in steps.items()}
+            stored = self._stored[run].get(step)
+            return stored[0] if stored else _digest_of_step(bytearray())
         return "" if run not in self._removed and self._store.unreadable(run, step) else None
 
     def differs(self, run: str, step: str, part: StepImport) -> bool:
@@ -511,7 +512,7 @@ class _Contents:
         if content is None or content == part.records_digest:
             return False
         stored = None if (run, step) in self._planned else self._stored.get(run, {}).get(step)
-        return stored is None or not _each(stored) <= part.record_digests
+        return stored is None or not _each(stored[1]) <= part.record_digests
 
     def plan(self, run: str, step: str, part: StepImport) -> bool:
         """Plan a step and return whether it must be added: it is new, or the store has only some of its records.
