@@ -8,17 +8,13 @@ arch=${1:-$(uname -m)}
 programs="meshmark-probe meshmark-watch meshmark-place meshmark-load meshmark-model meshmark-node"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 name=meshmark-native-$version-$arch
-folder=build/bundle/$arch
-options=()
-! command -v ninja >/dev/null 2>&1 || options=(-G Ninja)
-[ "$arch" = "$(uname -m)" ] || options+=(--toolchain "$PWD/cmake/$arch.cmake")
-cmake -S . -B "$folder" -DMM_TESTS=OFF -DMM_GLIBC=static -DCMAKE_MESSAGE_LOG_LEVEL=WARNING "${options[@]}" >/dev/null
+preset=static
+[ "$arch" = "$(uname -m)" ] || preset=static-$arch
 # shellcheck disable=SC2086
-cmake --build "$folder" -j "${JOBS:-$(nproc)}" --target $programs >"$folder/build.log" 2>&1 ||
-  { cat "$folder/build.log" >&2; exit 1; }
+tools/build.sh $preset $programs
 rm -rf "build/bundle/$name" dist/meshmark-native-*-"$arch".tar.xz
 mkdir -p "build/bundle/$name" dist
-for program in $programs; do cp "$folder/bin/$program" "build/bundle/$name/"; done
+for program in $programs; do cp "build/$preset/bin/$program" "build/bundle/$name/"; done
 cp LICENSE NOTICE.md tools/bundle/README.md "build/bundle/$name/"
 # The same content gives the same file.
 tar --sort=name --mtime="@$(git log -1 --format=%ct)" --owner=0 --group=0 --numeric-owner -C build/bundle -c "$name" |
