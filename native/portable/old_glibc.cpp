@@ -19,20 +19,20 @@ struct Search {
 int find_in(dl_phdr_info* object, std::size_t /*size*/, void* data) {
   const Search& search = *static_cast<Search*>(data);
   bool contains = false;
-  dl_find_object found{};
+  dl_find_object match{};
   for (int i = 0; i < object->dlpi_phnum; ++i) {
     const ElfW(Phdr)& part = object->dlpi_phdr[i];
     const std::uintptr_t begin = object->dlpi_addr + part.p_vaddr, end = begin + part.p_memsz;
     if (part.p_type == PT_LOAD && begin <= search.address && search.address < end) {
       contains = true;
-      found.dlfo_map_start = reinterpret_cast<void*>(begin);
-      found.dlfo_map_end = reinterpret_cast<void*>(end);
+      match.dlfo_map_start = reinterpret_cast<void*>(begin);
+      match.dlfo_map_end = reinterpret_cast<void*>(end);
     } else if (part.p_type == DLFO_EH_SEGMENT_TYPE) {
-      found.dlfo_eh_frame = reinterpret_cast<void*>(begin);
+      match.dlfo_eh_frame = reinterpret_cast<void*>(begin);
     }
   }
-  if (!contains || found.dlfo_eh_frame == nullptr) return 0;
-  *search.result = found;
+  if (!contains || match.dlfo_eh_frame == nullptr) return 0;
+  *search.result = match;
   return 1;
 }
 

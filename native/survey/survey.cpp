@@ -1,11 +1,7 @@
 #include "survey/survey.hpp"
 
-#include <unistd.h>
-
-#include <array>
 #include <csignal>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 
 #include "base/clock.hpp"
@@ -39,11 +35,10 @@ std::string machine_text(const Machine& machine) {
 
 /// Returns the time as it may stand in the name of a file: 20261130T024814.
 std::string time_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::array<char, 32> text;
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y%m%dT%H%M%S", &utc)};
+  std::string text = utc_now();
+  text.resize(text.find('.'));
+  std::erase_if(text, [](char c) { return c == '-' || c == ':'; });
+  return text;
 }
 
 /// Returns a line for the file. The header names the run and the step, so that an import joins the steps.
