@@ -65,10 +65,10 @@ std::vector<node::PlanStep> steps(const Machine& machine, double budget_s) {
   // Four times the last-level cache, which may be larger than 64 MiB.
   const std::size_t matrix_bytes = std::max(std::size_t{256} << 20, 4 * machine.last_level_bytes());
   if (machine.memory_nodes.size() > 1)
-    all.push_back(
-        {"nodes",
-         {"latency", "--footprint", "256MiB", "--cpus", cpu_list(first_cpus_of_nodes(machine)), "--memory-node", "all"},
-         3});
+    all.push_back({"nodes",
+                   {"latency", "--footprint", std::to_string(matrix_bytes), "--cpus",
+                    cpu_list(first_cpus_of_nodes(machine)), "--memory-node", "all"},
+                   3});
   double weights = 0;
   for (const Step& step : all) weights += step.weight;
   std::vector<node::PlanStep> result;

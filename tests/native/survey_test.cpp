@@ -36,6 +36,11 @@ TEST(SurveySteps, MeasureTheNodesOnlyIfThereAreSeveral) {
   ASSERT_EQ(several.size(), 4U);
   EXPECT_EQ(several.back().id, "nodes");
   EXPECT_EQ(option(several.back(), "--cpus"), "0,8");
+  EXPECT_EQ(option(several.back(), "--footprint"), std::to_string(256 << 20));
+  Machine with_large_cache = two_sockets();
+  with_large_cache.caches = {{.level = 3, .bytes = std::size_t{512} << 20}};
+  EXPECT_EQ(option(steps(with_large_cache, 60).back(), "--footprint"), std::to_string(std::size_t{2} << 30))
+      << "otherwise, a part of it stays in the cache";
   EXPECT_EQ(option(several.front(), "--memory-node"), "0") << "otherwise, it measures the memory of each node";
   double budgets = 0;
   for (const node::PlanStep& step : several) budgets += std::stod(option(step, "--budget"));
