@@ -17,6 +17,7 @@ struct Search {
 
 /// Returns 1, which ends the iteration, if the object contains the address.
 int find_in(dl_phdr_info* object, std::size_t /*size*/, void* data) {
+  // NOLINTBEGIN(performance-no-int-to-ptr): the loader describes an object by the difference of its addresses
   const Search& search = *static_cast<Search*>(data);
   bool contains = false;
   dl_find_object match{};
@@ -32,6 +33,7 @@ int find_in(dl_phdr_info* object, std::size_t /*size*/, void* data) {
     }
   }
   if (!contains || match.dlfo_eh_frame == nullptr) return 0;
+  // NOLINTEND(performance-no-int-to-ptr)
   *search.result = match;
   return 1;
 }
