@@ -36,6 +36,7 @@ from meshmark.cli.results.claims import register as register_claims
 from meshmark.cli.results.compare import register as register_compare
 from meshmark.cli.results.export import register as register_export
 from meshmark.cli.results.history import register as register_history
+from meshmark.cli.results.share import register as register_share
 from meshmark.cli.results.store import app as store_app
 from meshmark.cli.serve import register as register_serve
 from meshmark.cli.watch import register as register_watch
@@ -66,7 +67,7 @@ SECTIONS: Final = {
     "Watch": ("watch", "record", "replay", "plot", "serve"),
     "Place": ("run", "advise", "place", "slots", "placed", "migrate", "translate"),
     "Load and model": ("load", "model"),
-    "Results and help": ("export", "store", "completion", "version", "help"),
+    "Results and help": ("export", "store", "share", "site", "completion", "version", "help"),
 }
 
 
@@ -109,6 +110,7 @@ register_history(app)
 register_fleet(app)
 register_fleet_network()
 register_export(app)
+register_share(app)
 register_experiment(app)
 register_claims(app)
 register_completion(app)

@@ -52,8 +52,8 @@ def lines(*words: str | Path, **more: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in completed.stdout.splitlines()]
 
 
-def test_there_are_six_and_each_is_one() -> None:
-    assert list(SCHEMAS) == ["describe-load", "describe", "frame", "model-request", "node", "record"]
+def test_there_are_seven_and_each_is_one() -> None:
+    assert list(SCHEMAS) == ["describe-load", "describe", "frame", "model-request", "node", "record", "shared-result"]
     for schema in SCHEMAS.values():
         Draft202012Validator.check_schema(schema)
 

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,10 @@ from meshmark.cli.options import StoreOption, in_folder
 from meshmark.errors import UsageError
 from meshmark.values.paths import data_home, default_store
 from meshmark.values.secrets import mask_words
+
+if TYPE_CHECKING:
+    from meshmark.measure.survey import RunResults
+    from meshmark.store.record import Record
 
 survey_app = typer.Typer(invoke_without_command=True, subcommand_metavar="[init [FILE]]")
 register_init(survey_app, "meshmark.measure", "a survey", "survey.toml", "meshmark survey --spec FILE")
@@ -104,6 +108,33 @@ def survey(
     say_undrawn(paths.undrawn)
 
 
+def results_of(run: str) -> tuple[Path, RunResults, list[tuple[str, Record]]]:
+    """Return the folder of a run, its results, and step and record of every result without pooling of repetitions.
+
+    Args:
+        run: Folder or name of a survey, `latest`, or a run of the store.
+
+    Raises:
+        MeshmarkError: There is no such run, or it cannot be read.
+    """
+    from meshmark.cli.serve import Runs
+    from meshmark.machine.facts import host_id
+    from meshmark.measure.latest import LATEST, newest_run
+    from meshmark.measure.survey import find_run, load_run_and_steps
+    from meshmark.store.store import Store
+
+    folders, store = data_home() / "runs", default_store()
+    name = str(newest_run(store, folders, host_id())) if run == LATEST else run
+    try:
+        folder = find_run(name, folders)
+        return folder, *load_run_and_steps(folder)
+    except UsageError:
+        if "/" in name or not store.is_dir() or not Store(store).query(run=name):
+            raise
+        steps = [(step, record) for _, step, record in Store(store).rows(run=name)]
+        return folders / name, Runs(store, folders).stored(name), steps
+
+
 def report(
     run: Annotated[str, typer.Argument(help="folder or name of a run, or latest", autocompletion=runs)] = "latest",
     out: Annotated[
@@ -123,10 +154,6 @@ def report(
 
     example: meshmark report latest --pdf report.pdf
     """
-    from meshmark.cli.serve import Runs
-    from meshmark.machine.facts import host_id
-    from meshmark.measure.latest import LATEST, newest_run
-    from meshmark.measure.survey import find_run, load_run_and_steps
     from meshmark.store.store import Store
     from meshmark.views.content.strengths import earlier_runs
     from meshmark.views.pages.build import write_report
@@ -134,16 +161,8 @@ def report(
 
     if pdf is not None:
         find_browser()  # fails before anything is written
-    runs_, store = data_home() / "runs", default_store()
-    name = str(newest_run(store, runs_, host_id())) if run == LATEST else run
-    try:
-        folder = find_run(name, runs_)
-        results, steps = load_run_and_steps(folder)
-    except UsageError:
-        if "/" in name or not store.is_dir() or not Store(store).query(run=name):
-            raise
-        folder, results = runs_ / name, Runs(store, runs_).stored(name)
-        steps = [(step, record) for _, step, record in Store(store).rows(run=name)]
+    folder, results, steps = results_of(run)
+    store = default_store()
     paths = write_report(*results, out or folder, earlier_runs(results[0], results[2], Store(store)), steps)
     print(paths.html)
     if pdf is not None:

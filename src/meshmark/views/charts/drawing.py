@@ -29,6 +29,7 @@ from meshmark.views.render import render
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#8C6D31"]
 # Sixteen distinguishable colours: the palette and its darker shades.
 COLOURS = [*PALETTE, "#003B5C", "#8A3C00", "#005B43", "#8C3F66", "#9C6B00", "#1F6F9C", "#3F3F3F", "#4F3800"]
+LIBRARY = "charts.js"  # file of the chart library in a site
 WIDTH, HEIGHT = 720, 340
 _LABEL_ROWS, _LABEL_HEIGHT = 3, 14  # rows of the labels of vertical lines, and the height of a row in px
 _BEYOND = 1.5  # an axis shows intervals up to this multiple of the values
@@ -263,7 +264,7 @@ def log_axis(rows: Iterable[Row], title: str, label: str, labelled: bool = False
     return lambda field: alt.Y(f"{field}:Q", title=title, scale=scale, axis=axis)
 
 
-_BYTES = "datum.value >= 1073741824 ? datum.value / 1073741824 + ' GiB' : datum.value >= 1048576 ? datum.value / 1048576 + ' MiB' : datum.value / 1024 + ' KiB'"  # noqa: E501
+BYTES = "datum.value >= 1073741824 ? datum.value / 1073741824 + ' GiB' : datum.value >= 1048576 ? datum.value / 1048576 + ' MiB' : datum.value / 1024 + ' KiB'"  # noqa: E501
 
 
 def bytes_axis(field: str, rows: Iterable[Row], title: str) -> alt.X:
@@ -275,7 +276,7 @@ def bytes_axis(field: str, rows: Iterable[Row], title: str) -> alt.X:
         f"{field}:Q",
         title=title,
         scale=alt.Scale(type="log", base=2, nice=False),
-        axis=alt.Axis(values=ticks or [low], labelExpr=_BYTES, grid=True),
+        axis=alt.Axis(values=ticks or [low], labelExpr=BYTES, grid=True),
     )
 
 
@@ -400,18 +401,25 @@ def charts_or_reason(drawn: Mapping[str, Drawing], folder: Path) -> tuple[list[P
         return [], reason_of(error)
 
 
-def chart_page(template: str, drawn: Mapping[str, Drawing], **data: Any) -> str:
+def chart_page(template: str, drawn: Mapping[str, Drawing], site: str = "", **data: Any) -> str:
     """Render a template with its data, charts and the chart library into a self-contained page.
 
     If the chart library cannot be bundled, the page states the reason in place of each chart.
+
+    Args:
+        template: Name of the template.
+        drawn: The charts.
+        site: Address of a folder with the chart library (`LIBRARY`); "" for a page that includes the library.
+        data: Values by the name that the template uses.
     """
     specs = {name: themed(chart) for name, chart in drawn.items()}
     try:
-        bundle, undrawn = _bundle(), ""
+        bundle, undrawn = "" if site else chart_library(), ""
     except DrawingError as error:
         bundle, undrawn = "", reason_of(error)
     _last_undrawn[0] = undrawn
-    return str(render(template, specs=specs, bundle=bundle, undrawn=undrawn, **data))
+    library = site and f"{site}{LIBRARY}"
+    return str(render(template, specs=specs, bundle=bundle, library=library, site=site, undrawn=undrawn, **data))
 
 
 def last_undrawn() -> str:
@@ -419,7 +427,7 @@ def last_undrawn() -> str:
     return _last_undrawn[0]
 
 
-def _bundle() -> str:
+def chart_library() -> str:
     """Return vega, vega-lite and vega-embed as window.vegaEmbed, cached because bundling takes 1.5 s."""
     folder = cache_home()
     cached = folder / f"vega-{version('vl-convert-python')}.js" if folder else None

@@ -96,11 +96,18 @@ def write_report(
 
 
 def report_page(
-    records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, earlier: Sequence[EarlierRun] = ()
+    records: Sequence[Record],
+    absences: Sequence[Absence],
+    run: RunInfo,
+    earlier: Sequence[EarlierRun] = (),
+    site: str = "",
 ) -> str:
-    """Return the page without writing files. Any records yield a page; it lists the records that no chart can show."""
+    """Return the page without writing files. Any records yield a page; it lists the records that no chart can show.
+
+    `site` is the address of the site to which the page belongs, such as `../`; "" makes a self-contained page.
+    """
     records = cleaned(records)
-    return _page(records, absences, run, _draw(records, run), earlier)
+    return _page(records, absences, run, _draw(records, run), earlier, site)
 
 
 def _draw(records: Sequence[Record], run: RunInfo) -> tuple[dict[str, Drawing], dict[str, str]]:
@@ -123,6 +130,7 @@ def _page(
     run: RunInfo,
     drawn_notes: tuple[Mapping[str, Drawing], Mapping[str, str]],
     earlier: Sequence[EarlierRun],
+    site: str = "",
 ) -> str:
     drawn, notes = drawn_notes
     # Every requested instrument has results or absences.
@@ -134,6 +142,7 @@ def _page(
     return chart_page(
         "report.html",
         drawn,
+        site,
         title=run.machine,
         subtitle=_subtitle(run),
         about=_about(run),
