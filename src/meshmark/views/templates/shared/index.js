@@ -22,14 +22,14 @@
     const words = event.target.value.toLowerCase().split(/\s+/);
     for (const row of rows) row.hidden = !words.every((word) => row.cells[1].textContent.toLowerCase().includes(word));
   });
-  const boxes = [...body.querySelectorAll("input")];
+  const checked = () => [...body.querySelectorAll("input:checked")];  // in the order of the table
   const compare = document.getElementById("compare");
   const update = () => {
-    const chosen = boxes.filter((box) => box.checked);
-    compare.disabled = chosen.length < 2 || chosen.length > most;
-    document.getElementById("chosen").textContent = chosen.length ? `${chosen.length} chosen; 2 to ${most} can be compared.` : `Choose 2 to ${most} machines to compare them.`;
+    const count = checked().length;
+    compare.disabled = count < 2 || count > most;
+    document.getElementById("chosen").textContent = count ? `${count} chosen; 2 to ${most} can be compared.` : `Choose 2 to ${most} machines to compare them.`;
   };
   body.addEventListener("change", update);
-  compare.addEventListener("click", () => { location.href = "compare.html#" + boxes.filter((box) => box.checked).map((box) => box.value).join(","); });
+  compare.addEventListener("click", () => { location.href = "compare.html#" + checked().map((box) => box.value).join(","); });
   update();
 })();
