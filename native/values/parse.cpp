@@ -51,6 +51,11 @@ std::size_t write_line(const json& answer, char* out, std::size_t capacity) {
 
 }  // namespace
 
+/// Writes {"value": VERSION} like `meshmark_parse`. Python refuses a library of another version.
+extern "C" __attribute__((visibility("default"))) std::size_t meshmark_version(char* out, std::size_t capacity) {
+  return write_line(json{{"value", MM_VERSION}}, out, capacity);
+}
+
 /// Writes {"value": …} or {"found": …, "allowed": …} and a terminating null byte to `out`, truncated to `capacity`.
 /// `all` is the number that "all" stands for. Returns the full length, without the null byte.
 extern "C" __attribute__((visibility("default"))) std::size_t meshmark_parse(const char* kind, const char* text,

@@ -54,9 +54,9 @@ sys.modules[__name__].__class__ = _InterfaceModule
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        from importlib.metadata import version
+        from meshmark.native import VERSION
 
-        return version("meshmark")
+        return VERSION
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'meshmark' has no attribute {name!r}")
     from importlib import import_module

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, quoted
 
+VERSION: Final = "0.1.0"  # of this half; that of the native half comes from pyproject.toml, too
 _PACKAGE: Final = Path(__file__).resolve().parent
 
 
@@ -77,9 +78,12 @@ def call_library(function: str, *arguments: str | int, capacity: int = 1024) -> 
         capacity: Expected length of the answer, in bytes; the function is called again if it is longer.
 
     Raises:
-        MeshmarkError: The library is missing or cannot be loaded.
+        MeshmarkError: The library is missing, cannot be loaded, or is of another version.
     """
-    library, path = _library()
+    return _called(*_library(), function, *arguments, capacity=capacity)
+
+
+def _called(library: ctypes.CDLL, path: Path, function: str, *arguments: str | int, capacity: int = 1024) -> Any:
     try:
         call = getattr(library, function)
     except AttributeError as error:
@@ -101,9 +105,13 @@ def call_library(function: str, *arguments: str | int, capacity: int = 1024) -> 
 def _library() -> tuple[ctypes.CDLL, Path]:
     path = find_native("libmeshmark-values.so", "MESHMARK_VALUES", "lib")
     try:
-        return ctypes.CDLL(str(path)), path
+        library = ctypes.CDLL(str(path))
     except OSError as error:
         raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(error)}", remedy()) from error
+    version = _called(library, path, "meshmark_version")["value"]
+    if version != VERSION:
+        raise MeshmarkError(f"{path.name} belongs to Meshmark {version}, the Python package is {VERSION}", remedy())
+    return library, path
 
 
 def openmpi_unbound() -> dict[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from meshmark import native
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.repetitions import pool_steps, unique
 from meshmark.measure.runs.journal import read_journal
@@ -41,8 +42,6 @@ def run_survey(
         UsageError: The spec is invalid, --resume finds no plan, or --out contains another run.
         MeshmarkError: No step produced a record, or the folder cannot be written.
     """
-    from importlib.metadata import version
-
     from meshmark.machine.facts import host_facts, host_id
     from meshmark.machine.identity import identity
 
@@ -68,7 +67,7 @@ def run_survey(
             "started": started.isoformat(),
             "spec": plan.spec,
             "command": command,
-            "version": version("meshmark"),
+            "version": native.VERSION,
             "elapsed_s": 0.0,
             "host": host,
             "steps": [],

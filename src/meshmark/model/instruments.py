@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from meshmark import native
 from meshmark.describe import StreamKernel, description, stream_kernels
 from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.model.engine import Answer, ask
@@ -153,7 +154,6 @@ def make_record(
 ) -> Record:
     """Return a record of source `model`. Its provenance counts the assumed and unknown values of the machine file."""
     from datetime import UTC, datetime
-    from importlib.metadata import version
 
     return Record.from_samples(
         metric,
@@ -163,7 +163,7 @@ def make_record(
         instrument=instrument,
         conditions=dict(conditions),
         provenance={
-            "build": version("meshmark"),
+            "build": native.VERSION,
             "command": command,
             "start": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "seed": seed,

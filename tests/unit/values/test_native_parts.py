@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import meshmark
 from meshmark import native
 from meshmark.describe import descriptions
 from meshmark.errors import MeshmarkError
+from support.paths import ROOT
 
 OLD_GLIBC = "meshmark-probe: /lib64/libc.so.6: version `GLIBC_2.28' not found (required by meshmark-probe)"
 
@@ -39,6 +44,22 @@ def test_a_program_that_does_not_start_is_one_line(
         descriptions()
     assert message in str(caught.value) and "\n" not in str(caught.value)
     assert caught.value.hint == ("make setup" if is_checkout else "install Meshmark again")
+
+
+def test_halves_of_different_versions_are_refused() -> None:
+    program = "from meshmark import entry, native; native.VERSION = '0.0.9'; entry.main()"
+    words = [sys.executable, "-c", program, "measure", "latency", "--footprint", "1KiB"]
+    completed = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert completed.returncode == 1 and completed.stdout == ""
+    assert completed.stderr.splitlines() == [
+        "meshmark: error: libmeshmark-values.so belongs to Meshmark 0.1.0, the Python package is 0.0.9",
+        "hint: make setup",
+    ]
+
+
+def test_the_versions_of_both_halves_are_that_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == native.VERSION == meshmark.__version__
 
 
 def test_what_a_wheel_lacks_is_built_in_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from meshmark import native
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
 from meshmark.machine.boot import remember
 from meshmark.store.files import read_json, write_json
@@ -184,18 +185,12 @@ def _test(bench: Bench, claim: Claim, trial: ClaimTest, machine: str, step: str)
             reason = quoted(error, 300)
     if verdict is None:
         verdict = untested(claim, machine_name, basis, reason, start)
-    row = to_record(verdict, _build())
+    row = to_record(verdict, native.VERSION)
     if isinstance(row, Record):
         bench.store.add(bench.run, step, [row], (), machine_name)
     else:
         bench.store.add(bench.run, step, (), [row], machine_name)
     return verdict
-
-
-def _build() -> str:
-    from importlib.metadata import version
-
-    return version("meshmark")
 
 
 def _read(store: Store, **equal: str) -> Iterator[tuple[str, ClaimVerdict]]:

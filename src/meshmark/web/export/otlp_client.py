@@ -13,7 +13,6 @@ import ssl
 import time
 from collections.abc import Sequence
 from functools import cached_property
-from importlib.metadata import version
 from typing import Final
 
 import httpx
@@ -25,6 +24,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.util.re import parse_env_headers
 
+from meshmark import native
 from meshmark.errors import quoted
 from meshmark.watch.frames import Header
 from meshmark.watch.whole import ALL
@@ -81,7 +81,7 @@ def metrics_data(header: Header, interval: Interval, stats: Sequence[str] = STAT
             if metric.name == "power.drawn" and part in _HARDWARE:
                 description = "power drawn, mean of the interval"
                 add("hw.power", description, "W", summary[0], {"hw.id": name, "hw.type": _HARDWARE[part]})
-    meshmark_version = version("meshmark")
+    meshmark_version = native.VERSION
     resource = {
         "service.name": "meshmark",
         "service.version": meshmark_version,
@@ -119,7 +119,7 @@ class Client:
         self._header, self._endpoint, self._stats = header, endpoint, stats
         self._headers = {
             **HEADERS,
-            "user-agent": f"meshmark/{version('meshmark')}",
+            "user-agent": f"meshmark/{native.VERSION}",
             "content-type": "application/x-protobuf",
             "content-encoding": "gzip",
             **parse_env_headers(_setting("HEADERS") or "", liberal=True),
