@@ -127,6 +127,14 @@ def test_a_machine_of_256_cpus_is_small_and_its_transfers_become_a_table() -> No
         assert math.isclose(r.value, original[pair], rel_tol=0.006), pair
 
 
+def test_a_processor_that_reports_nothing_is_unknown() -> None:
+    card = json.loads(shared_result(quiet_records(), run({**HOST, "cpu": {"model": {"absent": "no name"}}})).text)
+    assert card["title"] == "2 x unknown processor" and card["host"]["cpu"]["vendor"] == "unknown"
+    named = {"vendor": "0x41", "model": {"absent": "no name"}, "family": "8", "model_number": "0xd0c"}
+    card = json.loads(shared_result(quiet_records(), run({**HOST, "cpu": named})).text)
+    assert card["host"]["cpu"]["model"] == "0x41 family 8 model 0xd0c"
+
+
 def test_a_figure_can_be_left_out(shared: Shared) -> None:
     card = json.loads(shared_result(quiet_records(), run(), without=["gups"]).text)
     assert "gups" in shared.card["figures"] and "gups" not in card["figures"]

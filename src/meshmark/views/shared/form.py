@@ -115,7 +115,7 @@ NUMBERS: Final = frozenset(
     ]
 )
 # What processors call their vendor; Arm's are numbers.
-VENDORS: Final = ("AuthenticAMD", "GenuineIntel", "HygonGenuine", "CentaurHauls", "Shanghai", "IBM", "unknown")
+VENDOR: Final = "AuthenticAMD|GenuineIntel|HygonGenuine|CentaurHauls|Shanghai|IBM|0x[0-9a-f]{1,4}|unknown"
 _CPUS: Final = re.compile(r"[0-9]{1,5}(?:[-,][0-9]{1,5}){0,200}")
 CPU_LISTS: Final = frozenset({"cpus"})
 BUILD: Final = r"[0-9a-z.+-]{1,40}"
@@ -155,11 +155,11 @@ Title = Annotated[str, _matching(r"[^\W_][\w .,()+-]{0,79}", "at most 80 letters
 Model = Annotated[
     str,
     _matching(
-        rf"{MODEL.pattern}|(?:{'|'.join(VENDORS)}|0x[0-9a-f]{{1,4}}) family \w{{1,8}} model \w{{1,8}}",
+        rf"{MODEL.pattern}|(?:{VENDOR}) family \w{{1,8}} model \w{{1,8}}|unknown processor",
         "the model of a processor",
     ),
 ]
-Vendor = Annotated[str, _matching(rf"{'|'.join(VENDORS)}|0x[0-9a-f]{{1,4}}", "a vendor of processors")]
+Vendor = Annotated[str, _matching(VENDOR, "a vendor of processors")]
 Digits = Annotated[str, _matching(r"(?:0x)?[0-9a-fA-F]{1,16}", "a number")]
 Day = Annotated[str, _matching(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "a date such as 2026-11-30")]
 Build = Annotated[str, _matching(BUILD, "a version")]

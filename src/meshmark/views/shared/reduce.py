@@ -27,7 +27,7 @@ from meshmark.views.shared.form import (
     METRICS,
     MODEL,
     NUMBERS,
-    VENDORS,
+    VENDOR,
     WORDS,
     condition_problem,
     read_form,
@@ -235,7 +235,7 @@ def _host(run: RunInfo) -> dict[str, Any]:
     """
     facts: Any = run.host
     topology, cpu = _object(facts, "topology"), _object(facts, "cpu")
-    if not topology.get("cpus") or not cpu:
+    if not topology.get("cpus"):
         raise UsageError(
             f"{run.run_id}: does not describe its host, so its results cannot be shared",
             "share a run of meshmark survey",
@@ -269,11 +269,12 @@ def _processor(cpu: Mapping[str, Any]) -> dict[str, Any]:
     texts = {k: str(v) for k in _NUMBERED if (v := _first(cpu.get(k))) is not None}
     numbers = {k: v for k, v in texts.items() if re.fullmatch(r"(?:0x)?[0-9a-fA-F]{1,16}", v)}
     vendor = _first(cpu.get("vendor"))
-    if vendor not in VENDORS and not (isinstance(vendor, str) and re.fullmatch(r"0x[0-9a-f]{1,4}", vendor)):
+    if not isinstance(vendor, str) or not re.fullmatch(VENDOR, vendor):
         vendor = "unknown"
     name = " ".join(re.sub(r"[^A-Za-z0-9 ()@.,+-]", " ", str(_first(cpu.get("model")))).split())
     if not re.fullmatch(MODEL, name):
         name = f"{vendor} family {numbers.get('family', 'unknown')} model {numbers.get('model_number', 'unknown')}"
+        name = name if numbers else "unknown processor"
     isa = [word for word in cpu.get("isa") or [] if isinstance(word, str) and re.fullmatch(r"[a-z0-9_]{2,20}", word)]
     clock = _first(cpu.get("claimed_hz"))
     return (
