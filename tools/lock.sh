@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.."
 # For every Python and platform at once; hashes and no addresses, so that no registry is named.
 lock() { .venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate "$@" >/dev/null; }
 build=$(.venv/bin/python -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"]))')
-lock "$@" --extra dev --extra docs --extra fleet --extra kerncraft --extra otlp -o requirements/locked.txt pyproject.toml - <<<"$build"
+lock "$@" --extra dev --extra page --extra docs --extra fleet --extra kerncraft --extra otlp -o requirements/locked.txt pyproject.toml - <<<"$build"
+lock "$@" -c requirements/locked.txt --extra page -o requirements/run.txt pyproject.toml - <<<"$build"
 lock "$@" -o requirements/installers.txt - <<<$'pip\nuv'
 # Apart, since it needs older versions of what the rest has; only tests use it.
 lock "$@" -o requirements/psij.txt - <<<psij-python

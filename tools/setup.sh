@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# setup.sh [--tests]: makes a clean clone ready. Installs what the system lacks (Debian and Ubuntu,
+# setup.sh [--run | --tests]: makes a clean clone ready; --run: for a survey only, without what developers need;
+# --tests: also for the tests. Installs what the system lacks (Debian and Ubuntu,
 # as root or with sudo that asks nothing, after listing it; elsewhere it says what to install and stops), makes .venv,
 # builds the native half. Quick when nothing changed: each step leaves a stamp of what it depends on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022  # other users of the machine may run what root sets up
 
-tests=no
+tests=no part=all
 [ "${1:-}" = "--tests" ] && tests=yes
+[ "${1:-}" = "--run" ] && part=run
 jobs=${JOBS:-$(nproc)}
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -158,7 +160,8 @@ lacking=$(missing 'use|test' debian)
 
 # --- Native --------------------------------------------------------------------------------------
 # Beside the rest, which waits for the registry half of its time.
-if [ "$tests" = yes ]; then tools/build.sh release all mm_tests & else tools/build.sh release & fi
+if [ "$tests" = yes ]; then targets=(all mm_tests); elif [ $part = run ]; then targets=(survey); else targets=(); fi
+tools/build.sh release "${targets[@]}" &
 native=$!
 trap 'kill "$native" 2>/dev/null || true' EXIT
 
@@ -166,7 +169,12 @@ trap 'kill "$native" 2>/dev/null || true' EXIT
 stamp=build/python.stamp
 base=$(interpreter "$python")
 wanted=$({ cat pyproject.toml requirements/*.txt; pwd; echo "$base"; "$base" -VV; } | sha256sum)
-if [ ! -x .venv/bin/meshmark ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; then
+packages=requirements/locked.txt ready=$(cat $stamp 2>/dev/null || true)
+if [ $part = run ]; then
+  [ "$ready" = "$wanted" ] || wanted="for surveys: $wanted"  # all packages are enough, too
+  packages=requirements/run.txt
+fi
+if [ ! -x .venv/bin/meshmark ] || [ "$ready" != "$wanted" ]; then
   say "making .venv"
   rm -f $stamp build/pip.log
   [ -x .venv/bin/python ] && [ "$(interpreter .venv/bin/python)" = "$base" ] || "$base" -m venv --clear .venv
@@ -178,7 +186,7 @@ if [ ! -x .venv/bin/meshmark ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; 
     say "no uv; pip will do"
     install=(.venv/bin/python -m pip install -q)
   fi
-  "${install[@]}" --require-hashes -r requirements/locked.txt >&2
+  "${install[@]}" --require-hashes -r $packages >&2
   "${install[@]}" --no-index --no-deps --no-build-isolation -e . >&2
   # Start-up counts, and PYTHONDONTWRITEBYTECODE would leave every start to compile anew.
   .venv/bin/python -m compileall -q -j "$jobs" .venv/lib >/dev/null || true
