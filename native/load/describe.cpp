@@ -12,7 +12,8 @@
 namespace mm::load {
 
 int kernels_verb(int argc, char** argv) {
-  Arguments app{"list the load kernels of synthetic programs\nexample: meshmark-load kernels --json"};
+  Arguments app{"List the load kernels of synthetic programs.\n\nexample: meshmark-load kernels --json",
+                "meshmark-load kernels"};
   bool as_json = false;
   app.flag("--json", as_json, "print one JSON object per line");
   if (!app.read(argc, argv, "kernels")) return 0;
@@ -34,7 +35,8 @@ int kernels_verb(int argc, char** argv) {
 }
 
 int describe_verb(int argc, char** argv) {
-  Arguments app{"describe the counts of load kernels in JSON\nexample: meshmark-load describe"};
+  Arguments app{"Describe the counts of load kernels in JSON.\n\nexample: meshmark-load describe",
+                "meshmark-load describe"};
   if (!app.read(argc, argv, "describe")) return 0;
   json counts = json::array(), counters = json::array();
   for (const workloads::CountColumn& c : workloads::kCountColumns)

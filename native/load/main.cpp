@@ -16,5 +16,10 @@ constexpr mm::Verb kVerbs[] = {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return mm::run_verb({"meshmark-load", "meshmark-load", "program traffic.json", kVerbs}, argc, argv);
+  return mm::run_verb({.name = "meshmark-load",
+                       .user = "meshmark-load",
+                       .summary = "Run synthetic programs, alone or many at once.",
+                       .example = "program traffic.json",
+                       .verbs = kVerbs},
+                      argc, argv);
 }

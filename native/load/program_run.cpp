@@ -169,7 +169,7 @@ class ProgramRun {
 }  // namespace
 
 int program_verb(int argc, char** argv) {
-  Arguments app{"run a synthetic program\nexample: meshmark-load program traffic.json"};
+  Arguments app{"Run a synthetic program.\n\nexample: meshmark-load program traffic.json", "meshmark-load program"};
   std::string path;
   double window_s = 0.1;
   bool wait = false, order = false;

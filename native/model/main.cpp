@@ -76,10 +76,10 @@ void run_all(const mm::model::Ready& machine, const mm::json& runs, unsigned thr
 int answer(int argc, char** argv) {
   if (argc > 1 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
     std::puts(
-        "usage: meshmark-model < requests.jsonl\n\n"
-        "Simulate machines: read one JSON request per line, write one JSON answer per run.\n"
-        "Use through: meshmark model, meshmark measure INSTRUMENT --on MACHINE\n\n"
-        "example: echo '{\"machine\":{\"topology\":{\"kind\":\"torus\",\"shape\":[8,8]},\"links\":{\"wire\":"
+        "Usage: meshmark-model < requests.jsonl\n\n"
+        "  Simulate machines: read one JSON request per line, and write one JSON answer\n"
+        "  per run. meshmark model and meshmark measure INSTRUMENT --on MACHINE use it.\n\n"
+        "  example: echo '{\"machine\":{\"topology\":{\"kind\":\"torus\",\"shape\":[8,8]},\"links\":{\"wire\":"
         "{\"bandwidth_gb_per_s\":8,\"latency_ns\":1}},\"router\":{\"message_classes\":1}},"
         "\"runs\":[{\"kind\":\"traffic\",\"load\":0.3,\"packets\":10000}]}' | meshmark-model");
     return 0;

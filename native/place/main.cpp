@@ -25,6 +25,10 @@ constexpr mm::Verb kVerbs[] = {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return mm::run_verb({"meshmark-place", "meshmark", "run --bind balance -n 2 --verify -- ./a.out", kVerbs}, argc,
-                      argv);
+  return mm::run_verb({.name = "meshmark-place",
+                       .user = "meshmark",
+                       .summary = "Run programs on chosen CPUs and memory nodes, and show where programs run.",
+                       .example = "run --bind balance -n 2 --verify -- ./a.out",
+                       .verbs = kVerbs},
+                      argc, argv);
 }

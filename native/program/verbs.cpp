@@ -14,9 +14,10 @@ namespace {
 constexpr const char* kErrorsOf = "meshmark";  // prefix of error lines: users run this command, not the native programs
 
 int usage(const VerbProgram& program, std::FILE* to) {
-  std::fprintf(to, "usage: %s VERB [options]\n\n", program.name.c_str());
+  const char* const name = program.name.c_str();
+  std::fprintf(to, "Usage: %s VERB [OPTIONS]\n\n  %s\n\n", name, program.summary.c_str());
+  std::fprintf(to, "  example: %s %s\n\nVerbs:\n", name, program.example.c_str());
   for (const Verb& v : program.verbs) std::fprintf(to, "  %-10s %s\n", v.name, v.help);
-  std::fprintf(to, "\nexample: %s %s\n", program.name.c_str(), program.example.c_str());
   return to == stdout ? 0 : 2;
 }
 

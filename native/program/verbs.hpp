@@ -15,6 +15,7 @@ struct Verb {
 struct VerbProgram {
   std::string name;     ///< on the usage line: "meshmark-load"
   std::string user;     ///< the command in hints: "meshmark" if its commands call the verbs
+  std::string summary;  ///< a sentence
   std::string example;  ///< arguments
   std::span<const Verb> verbs;
 };

@@ -80,7 +80,8 @@ class HelpFormat : public CLI::FormatterBase {
     std::size_t option_width = 0;
     for (const auto& [option, help] : rows)
       if (columns(option) <= kOptionsWide) option_width = std::max(option_width, columns(option));
-    std::string all = "Usage: " + name + " [OPTIONS]" + operands + "\n" + paragraphs(app->get_description());
+    if (name.find("[OPTIONS]") == std::string::npos) name += " [OPTIONS]" + operands;  // else it is a whole usage line
+    std::string all = "Usage: " + name + "\n" + paragraphs(app->get_description());
     if (!operand_help.empty()) all += "\nArguments:\n" + operand_help;
     all += "\nOptions:\n";
     for (const auto& row : rows) all += entry(row, option_width);

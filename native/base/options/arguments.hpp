@@ -16,7 +16,8 @@ class Arguments {
  public:
   static constexpr double kLongest_s = 1000 * 3600;
 
-  /// `about` is the text of `--help`; its last line is an example.
+  /// `about` is the text of `--help`; its last line is an example. `name` is the command, or a whole usage line with
+  /// [OPTIONS].
   explicit Arguments(const std::string& about, const std::string& name = "");
   ~Arguments();
   Arguments(const Arguments&) = delete;

@@ -62,8 +62,9 @@ int runner_main(const RunPlan& plan, Inherited inherited, int notify) {
 
 int run_verb(int argc, char** argv) {
   Arguments app{
-      "run the programs of a plan together and sample all their threads\n"
-      "example: meshmark-load run plan.json"};
+      "Run the programs of a plan together, and sample all their threads.\n\n"
+      "example: meshmark-load run plan.json",
+      "meshmark-load run"};
   std::string path;
   app.add("PLAN", path, "written by meshmark load run").required();
   if (!app.read(argc, argv, "run")) return 0;

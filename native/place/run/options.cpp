@@ -40,10 +40,11 @@ std::optional<Options> read_options(int argc, char** argv) {
   if (dashes != argv + argc) o.command.assign(dashes + 1, argv + argc);
 
   Arguments app{
-      "Run a command on chosen CPUs and memory nodes. --verify checks that the placement was enforced.\n"
+      "Run a command on chosen CPUs and memory nodes, and return its exit status. --verify checks that the placement "
+      "was enforced.\n"
       "Default policy: that of site, profile or environment; otherwise balance with -n, or none without.\n\n"
       "example: meshmark run --bind pack -n 2 --memory bind --verify -- ./a.out input",
-      "meshmark run"};
+      "meshmark run [OPTIONS] -- COMMAND [ARGUMENTS]"};
   std::string wait, verify;
   bool soft = false;
   app.add("--bind", o.bind, "policy and modifiers (meshmark list policies), user, or LSF's affinity[…]");
