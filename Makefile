@@ -8,10 +8,10 @@ SURVEY ?= --quick
 BIN := .venv/bin
 export PYTHON JOBS APPS
 own_cpp = $(wildcard $(foreach depth,native native/* native/*/* native/*/*/* tests/native tests/native/* bench,$(depth)/*.cpp $(depth)/*.hpp))
-python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py tools/describe_applications.py tools/tidy.py
+python_code = src tests bench docs/generate.py docs/man.py docs/transcripts.py docs/notebooks.py tools/describe_applications.py tools/tidy.py
 
-.PHONY: help setup setup-run setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint prose types layers \
-        sanitize tidy tsan mutants bench-peers transcripts notebooks docs wheel bundle release-check lock clean distclean
+.PHONY: help setup setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint prose types layers \
+        sanitize tidy tsan mutants bench-peers transcripts notebooks docs man wheel bundle release-check lock clean distclean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -146,6 +146,9 @@ notebooks: setup ## run the notebooks of the documentation, write their outputs 
 docs: setup ## build/docs/index.html
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+
+man: setup ## build/man: a manual page for every command and native program
+	$(BIN)/python docs/man.py
 
 wheel: setup ## dist/*.whl, which runs on every distribution with glibc 2.28 or newer
 	tools/wheel.sh

@@ -91,14 +91,15 @@ def instrument_help(d: Description) -> str:
     )
     with formatter.section(f"Options of {d.name}"):
         # In the native program, --resume takes a file; in `meshmark measure`, it does not.
-        formatter.write_dl([_entry(p, modelled.get(p.word, "")) for p in d.parameters if p.option != "--resume"])
+        entries = [option_entry(p, modelled.get(p.word, "")) for p in d.parameters if p.option != "--resume"]
+        formatter.write_dl([(option, _whole(text)) for option, text in entries])
     with formatter.section("Options"):
         on_help = f"host, or a modelled machine (meshmark model list), {on_text}  [default: host]"
         formatter.write_dl([(option, _whole(text)) for option, text in (("--on <machine>", on_help), *_COMMON)])
     return _text(formatter)
 
 
-def _entry(p: Parameter, modelled: str) -> tuple[str, str]:
+def option_entry(p: Parameter, modelled: str = "") -> tuple[str, str]:
     """Return an option and its help. `modelled` is its default on a modelled machine; "" if models lack the option."""
     metavar = "" if p.kind == "flag" else f" <{p.kind.replace('integer', 'int')}>"
     choices = f": {', '.join(p.choices)}" if p.choices else ""
@@ -107,4 +108,4 @@ def _entry(p: Parameter, modelled: str) -> tuple[str, str]:
     if modelled and modelled != p.default:
         default += f"; of a model {modelled}"
     text = f"{p.help}{choices}{unit}" + (f"  [default: {default}]" if default else "")
-    return p.option + metavar, _whole(text)
+    return p.option + metavar, text
