@@ -18,10 +18,13 @@ toolchain=()
 [ "$arch" = "$(uname -m)" ] || toolchain=(-C "cmake.define.CMAKE_TOOLCHAIN_FILE=$PWD/cmake/$arch.cmake")
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
+# The wheel has no MPI programs, so it has no pages of their instruments.
+MESHMARK_COMM=none .venv/bin/python docs/man.py --out build/wheel/man
 export _PYTHON_HOST_PLATFORM=linux-$arch  # names the wheel
 rm -rf "$out" dist/meshmark-*-py3-none-*_"$arch".whl
 .venv/bin/python -m pip wheel -q --no-deps --no-build-isolation --wheel-dir "$out" -C build-dir="build/wheel/$arch" \
-  -C cmake.define.MM_GLIBC=$glibc -C cmake.define.MM_ZIG="$tools/ziglang/zig" "${toolchain[@]}" . >&2
+  -C cmake.define.MM_GLIBC=$glibc -C cmake.define.MM_ZIG="$tools/ziglang/zig" \
+  -C cmake.define.MM_MAN="$PWD/build/wheel/man" "${toolchain[@]}" . >&2
 # It checks that the programs need no other library and no newer symbol, and names the wheel accordingly.
 PYTHONPATH=$tools PATH=$tools/bin:$PATH .venv/bin/python -m auditwheel repair \
   --only-plat --plat "manylinux_${glibc/./_}_$arch" --wheel-dir dist "$out"/*.whl >&2

@@ -96,6 +96,13 @@ def test_the_wheel_lists_the_software_of_others(unpacked: Path) -> None:
     assert not [c["name"] for c in components if c["name"] not in text and not c["name"].startswith("GCC")]
 
 
+def test_the_wheel_has_manual_pages_of_its_commands(unpacked: Path) -> None:
+    (folder,) = unpacked.glob("*.data/data/share/man/man1")
+    names = {path.stem for path in folder.iterdir()}
+    assert {"meshmark", "meshmark-run", "meshmark-measure-latency", "meshmark-load-study-curve"} < names
+    assert "meshmark-measure-halo" not in names  # the wheel has no MPI programs
+
+
 def test_the_bundle_is_static(static: Path) -> None:
     assert bundle().stat().st_size <= 5 * MIB
     assert {path.name for path in programs(static)} == {f"meshmark-{name}" for name in NATIVE}
