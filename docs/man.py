@@ -299,6 +299,8 @@ def roff(page: Page, pages: Mapping[str, Page], version: str, date: str) -> str:
     """Return a manual page."""
     h = page.help
     out = [
+        ".nr HY 0",  # groff 1.23 and later reset .nh and .ad in each section, unless these are set
+        ".ds AD l",
         f'.TH "{escaped(page.name.upper())}" 1 "{date}" "Meshmark {version}" "Meshmark commands"',
         ".nh",
         ".ad l",

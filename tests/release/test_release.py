@@ -13,24 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from release.dist import DIST, built
 from release.roots import ROOTS, debian, run
-from support.paths import ROOT
 
-DIST = ROOT / "dist"
 MIB = 1 << 20
 OLDEST_GLIBC = (2, 28)
 LIBRARIES = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2"}
 NATIVE = ("probe", "watch", "place", "load", "model", "node")
 
 pytestmark = pytest.mark.timeout(1800)
-
-
-def built(pattern: str) -> Path:
-    """Return the only file of `dist` with such a name."""
-    paths = [*DIST.glob(pattern)]
-    if len(paths) != 1:
-        pytest.fail(f"found {len(paths)} files dist/{pattern}, one is required: make wheel bundle")
-    return paths[0]
 
 
 @cache
