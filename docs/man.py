@@ -195,7 +195,7 @@ def native_page(program: str, *verb: str) -> Page:
     parsed = parse(text, program)
     # The help of some verbs names the command of `meshmark` that calls them.
     title = " ".join((program, *verb))
-    usage = [re.sub(r"^[^\[]*(?=\[OPTIONS\])", f"{title} ", line) for line in parsed.usage]
+    usage = [re.sub(r"^meshmark[^\[]*(?=\[OPTIONS\])", f"{title} ", line) if verb else line for line in parsed.usage]
     examples = [re.sub(r"^meshmark \w+", title, line) for line in parsed.examples]
     # Some begin with a phrase.
     paragraphs = [re.sub(r"(?<=\w)$", ".", text[:1].upper() + text[1:]) for text in parsed.paragraphs]
@@ -247,7 +247,8 @@ def term(text: str) -> str:
 
 
 def synopsis(usage: str, title: str) -> str:
-    words = re.sub(r"\[\[(\w+)\]\]", r"[\1]", usage.removeprefix(title).strip())
+    """Return a usage line without the brackets and dots that the parser adds."""
+    words = re.sub(r"\[(\[\w+\](?: \[\w+\])*)\](\.\.\.)?", r"\1", usage.removeprefix(title).strip())
     words = re.sub(r"\{([^{}]+?)(?:\.\.\.)?\}", r"\1", words)
     return f"\\fB{escaped(title)}\\fR {escaped(words)}".strip()
 

@@ -70,6 +70,11 @@ def test_every_native_program_has_a_page_with_its_options(folder: Path) -> None:
         assert printed == option_terms(path), path.stem
 
 
+def test_a_synopsis_names_the_verb_of_a_native_program(folder: Path) -> None:
+    for name, line in (("place", "meshmark-place VERB [OPTIONS]"), ("load-run", "meshmark-load run [OPTIONS] PLAN")):
+        assert f".SH SYNOPSIS\n{line}\n" in text(folder / "native" / "man1" / f"meshmark-{name}.1")
+
+
 def test_the_page_of_an_instrument_has_what_its_description_says(folder: Path) -> None:
     page = text(folder / "man1" / "meshmark-measure-latency.1").replace("\n", " ")
     for words in ("load_latency", "plateaus of the curve", "--footprint sizes", "McVoy, Staelin", "the page tables of"):
@@ -83,6 +88,8 @@ def test_the_page_of_an_instrument_has_what_its_description_says(folder: Path) -
         ("meshmark-fleet", ["meshmark-fleet-run(1)", "meshmark(1)"]),
         ("meshmark-run", ["[OPTIONS] -- COMMAND [ARGUMENTS]", "meshmark-list(1)", "See --timeout."]),
         ("meshmark-measure-app", ["[FILE]\n", "'./a.out {size}'"]),
+        ("meshmark-experiment", ["See --allow-unjudged."]),
+        ("meshmark-model-init", ["[OPTIONS] [TEMPLATE] [FILE]\n"]),
     ],
 )
 def test_a_page_has_synopsis_statuses_examples_and_references(folder: Path, name: str, words: list[str]) -> None:

@@ -24,7 +24,10 @@ MinJudgedOption = Annotated[
     ),
 ]
 AllowUnjudgedOption = Annotated[
-    bool, typer.Option("--allow-unjudged", help="with --fail-on: exit with status 0 if too few results can be judged")
+    bool,
+    typer.Option(
+        "--allow-unjudged", help="with --fail-on: exit with status 0, not status 3, if too few results can be judged"
+    ),
 ]
 
 
