@@ -3,6 +3,9 @@
 It needs dpkg-deb and rpmbuild (Debian: packages dpkg and rpm), dist/meshmark-native-VERSION-ARCH.tar.xz (`make bundle`)
 and build/man/native (`make man`). Two builds of a commit give the same files.
 
+The packager nfpm (2.43) is not used: it writes absolute paths into the archive of an .rpm, so
+`rpm2cpio FILE | cpio -id`, and linters that do the same, overwrite files of the system.
+
 example: .venv/bin/python tools/packages.py --arch aarch64
 """
 
