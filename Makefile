@@ -10,7 +10,7 @@ export PYTHON JOBS APPS
 own_cpp = $(wildcard $(foreach depth,native native/* native/*/* native/*/*/* tests/native tests/native/* bench,$(depth)/*.cpp $(depth)/*.hpp))
 python_code = src tests bench docs/generate.py docs/man.py docs/transcripts.py docs/notebooks.py tools/describe_applications.py tools/packages.py tools/tidy.py
 
-.PHONY: help setup setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint prose types layers \
+.PHONY: help setup setup-run setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint prose types layers \
         sanitize tidy tsan mutants bench-peers transcripts notebooks docs man wheel bundle packages release-check lock clean distclean
 .DEFAULT_GOAL := help
 
