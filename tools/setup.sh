@@ -85,6 +85,7 @@ TABLE
   [ "$tests" = no ] || [ "$(uname -m)" != x86_64 ] || cat <<TABLE
 test|have qemu-system-x86_64|qemu-system-x86|qemu-system-x86-core|qemu
 test|have tmux|tmux|tmux|tmux
+test|have mandoc|mandoc|mandoc|-
 test|have busybox|busybox-static|busybox|busybox
 test|pkg-config --exists mpich|mpich libmpich-dev|mpich-devel|mpich
 test|pkg-config --exists caf-mpich|libcoarrays-mpich-dev|-|-
