@@ -135,6 +135,18 @@ def test_a_processor_that_reports_nothing_is_unknown() -> None:
     assert card["host"]["cpu"]["model"] == "0x41 family 8 model 0xd0c"
 
 
+def test_results_that_differ_only_in_later_digits_make_no_contradiction() -> None:
+    records = quiet_records()
+    swaps = [r for r in records if r.instrument == "lines" and r.conditions["state"] == "swap"]
+    for n, (flag, other) in enumerate((("disturbed", "stolen"), ("stolen", "disturbed"))):
+        alike = [
+            replace(r, samples=(v := 3e-8 * (1 + 1e-7 * k),), value=v, interval=None, flags=frozenset({name}))
+            for k, (r, name) in enumerate(zip(swaps, (flag, other), strict=True))
+        ]
+        alike = [*reversed(alike)] if n else alike
+        checked_text(shared_result([*(r for r in records if r.instrument != "lines"), *alike], run()).text)
+
+
 def test_a_figure_can_be_left_out(shared: Shared) -> None:
     card = json.loads(shared_result(quiet_records(), run(), without=["gups"]).text)
     assert "gups" in shared.card["figures"] and "gups" not in card["figures"]

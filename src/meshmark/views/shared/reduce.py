@@ -190,18 +190,22 @@ def fewer_samples(samples: Sequence[float], count: int) -> Sequence[float]:
 
 
 def _figures(records: Sequence[Record], cpus: int) -> dict[str, dict[str, Any]]:
+    """Return the figures of what is shared; best, spread and count are those of all samples."""
+    reduced = [_reduced(r, _MANY_SAMPLES) for r in records]
+    whole = dict(zip(map(id, reduced), records, strict=True))
     summaries = {}
-    for key, (title, r) in figures(records, cpus).items():
+    for key, (title, r) in figures(reduced, cpus).items():
         if r is None:
             continue
+        original = whole[id(r)]
         summaries[key] = {
             "title": re.sub(r"[^\w .,()+-]", " ", title),
-            "value": median([_rounded(s) for s in r.samples]),
+            "value": r.value,
             "unit": r.unit,
             "interval": None if r.bounds is None else [_rounded(b) for b in r.bounds],
-            "best": _rounded(r.best),
-            "spread": None if math.isnan(r.spread) else _rounded(r.spread),
-            "samples": len(r.samples),
+            "best": _rounded(original.best),
+            "spread": None if math.isnan(original.spread) else _rounded(original.spread),
+            "samples": len(original.samples),
             "flags": sorted(r.flags),
         }
     return summaries
