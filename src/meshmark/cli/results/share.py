@@ -27,7 +27,7 @@ def share(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN]",
+            metavar="RUN",
             help="run or folder of a survey, or latest; with --check, shared files",
             autocompletion=known_runs,
             show_default=False,
