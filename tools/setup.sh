@@ -206,13 +206,14 @@ if [ "$tests" = yes ] && ! cmp -s requirements/psij.txt build/psij/requirements.
     cp requirements/psij.txt build/psij/requirements.txt
 fi
 
-# --- The page ------------------------------------------------------------------------------------
+# --- The page and the chart library --------------------------------------------------------------
 # Node comes with the development packages of Python; what the page needs comes from the registry, by the lock file.
 stamp=build/page.stamp
 wanted=$(cd web && find . ../schema -path ./node_modules -prune -o -path ./src/schema.ts -prune -o -type f -print0 |
   sort -z | xargs -0 sha256sum | sha256sum)
-if [ ! -f src/meshmark/web/static/index.html ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; then
-  say "building the page"
+if [ ! -f src/meshmark/web/static/index.html ] || [ ! -f src/meshmark/views/charts/static/licences.txt ] ||
+  [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; then
+  say "building the page and the chart library"
   rm -f $stamp
   (
     cd web
