@@ -116,10 +116,10 @@ def _shown(value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if type(value).__module__.startswith("altair"):
-        import vl_convert
+        from meshmark.views.charts.vega import png_of_svg, svgs
 
         spec = value.to_dict()
-        png = base64.b64encode(vl_convert.vegalite_to_png(spec, scale=1)).decode()
+        png = base64.b64encode(png_of_svg(svgs([spec])[0], scale=1)).decode()
         return {f"application/vnd.vegalite.v{_version(spec)}+json": spec, PNG: png, TEXT: "a chart"}
     output = {TEXT: repr(value)}
     if hasattr(value, "_repr_html_"):

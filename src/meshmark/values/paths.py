@@ -47,11 +47,3 @@ def run_folder(run: str) -> Path:
         MeshmarkError: The user has no home directory.
     """
     return Path(run) if "/" in run else data_home() / "runs" / run
-
-
-def cache_home() -> Path | None:
-    """Return the folder of files that can be created again; None if the user has no home directory."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    if not base and not find_home():
-        return None
-    return Path(base or Path.home() / ".cache") / "meshmark"

@@ -120,7 +120,9 @@ def _bars(
     x = alt.X("low:Q", scale=domain)
     whisker = base.mark_rule(strokeWidth=1.5).encode(x=x, x2="high:Q", tooltip=tips)
     # The mark is a character, because the page sets the colour of texts but not of ticks.
-    mark = base.mark_text(text="┃", fontSize=17, baseline="middle").encode(x=alt.X("value:Q", scale=domain))
+    mark = base.mark_text(text="|", fontSize=17, fontWeight="bold", baseline="middle").encode(
+        x=alt.X("value:Q", scale=domain)
+    )
     text = base.mark_text(align="left", dx=8, fontSize=12).encode(x=alt.X("end:Q", scale=domain), text="note:N")
     return alt.layer(bars, whisker, mark, text).properties(width=width, height=alt.Step(26 if len(order) <= 12 else 20))
 

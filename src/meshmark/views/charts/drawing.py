@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ParamSpec
 
 import altair as alt
 
-from meshmark.errors import MeshmarkError
-from meshmark.store.files import read_text, write_file, write_text
+from meshmark.store.files import write_file, write_text
 from meshmark.store.record import Record
-from meshmark.values.paths import cache_home
 from meshmark.values.units import percent, show, size
 from meshmark.views.charts import vega
 from meshmark.views.charts.vega import DrawingError, reason_of
@@ -33,7 +28,7 @@ LIBRARY = "charts.js"  # file of the chart library in a site
 WIDTH, HEIGHT = 720, 340
 _LABEL_ROWS, _LABEL_HEIGHT = 3, 14  # rows of the labels of vertical lines, and the height of a row in px
 _BEYOND = 1.5  # an axis shows intervals up to this multiple of the values
-MANY = 2500  # marks of a chart; with more, tooltips are shortened and the page uses a canvas
+MANY = 2500  # marks of a chart; with more, tooltips are shortened, the page uses a canvas and files omit descriptions
 _last_undrawn = [""]  # the reason why the last page has no charts, or ""
 NO_INTERVAL = "none (fewer than 6 samples)"
 Row = dict[str, Any]
@@ -367,6 +362,8 @@ def for_file(drawn: Drawing) -> dict[str, Any]:
     if "concat" not in spec:
         spec["width"], spec["height"] = WIDTH, spec.get("height", HEIGHT)
     spec["background"] = "white"
+    if sum(len(rows) for rows in drawn.data.values()) > MANY:
+        spec["config"]["aria"] = False  # the description of each mark: 60 % of a file, and half of the time to draw it
     return spec
 
 
@@ -404,7 +401,7 @@ def charts_or_reason(drawn: Mapping[str, Drawing], folder: Path) -> tuple[list[P
 def chart_page(template: str, drawn: Mapping[str, Drawing], site: str = "", **data: Any) -> str:
     """Render a template with its data, charts and the chart library into a self-contained page.
 
-    If the chart library cannot be bundled, the page states the reason in place of each chart.
+    If the chart library is missing from the installation, the page states the reason in place of each chart.
 
     Args:
         template: Name of the template.
@@ -414,7 +411,7 @@ def chart_page(template: str, drawn: Mapping[str, Drawing], site: str = "", **da
     """
     specs = {name: themed(chart) for name, chart in drawn.items()}
     try:
-        bundle, undrawn = "" if site else chart_library(), ""
+        bundle, undrawn = "" if site else vega.library(), ""
     except DrawingError as error:
         bundle, undrawn = "", reason_of(error)
     _last_undrawn[0] = undrawn
@@ -425,18 +422,3 @@ def chart_page(template: str, drawn: Mapping[str, Drawing], site: str = "", **da
 def last_undrawn() -> str:
     """Return the reason why the page that `chart_page` rendered last has no charts, or ""."""
     return _last_undrawn[0]
-
-
-def chart_library() -> str:
-    """Return vega, vega-lite and vega-embed as window.vegaEmbed, cached because bundling takes 1.5 s."""
-    folder = cache_home()
-    cached = folder / f"vega-{version('vl-convert-python')}.js" if folder else None
-    with contextlib.suppress(OSError, MeshmarkError):
-        # A file that another user may have written must not end up in a page.
-        if cached is not None and cached.stat().st_uid == os.getuid() and not cached.stat().st_mode & 0o022:
-            return read_text(cached)
-    bundle = vega.bundle()
-    if cached is not None:
-        with contextlib.suppress(MeshmarkError):  # a folder that cannot be written
-            write_text(cached, bundle)
-    return bundle

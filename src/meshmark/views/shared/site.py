@@ -18,7 +18,8 @@ from meshmark.store.files import write_text
 from meshmark.store.record import Record
 from meshmark.values.units import scale_for, show
 from meshmark.views.charts.charts import in_memory
-from meshmark.views.charts.drawing import BYTES, GB, HEIGHT, LIBRARY, NS, PALETTE, Drawing, chart_library, themed
+from meshmark.views.charts.drawing import BYTES, GB, HEIGHT, LIBRARY, NS, PALETTE, Drawing, themed
+from meshmark.views.charts.vega import library
 from meshmark.views.content.card import figures
 from meshmark.views.content.selection import selected, usual_stride, value_of
 from meshmark.views.pages.build import report_page
@@ -50,7 +51,7 @@ def write_site(machines: Sequence[SharedMachine], folder: Path, title: str) -> P
         (folder / "machines").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MeshmarkError(f"cannot make {quoted(folder)}: {error.strerror}") from error
-    write_text(folder / LIBRARY, chart_library())
+    write_text(folder / LIBRARY, library())
     for machine in machines:
         page = report_page(machine.records, [], run_info(machine), site="../")
         write_text(folder / "machines" / f"{machine.id}.html", page)
