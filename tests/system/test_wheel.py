@@ -16,7 +16,7 @@ import pytest
 from support.mpi_here import installed, needed
 from support.paths import ROOT
 
-STATIC = Path("src/meshmark/web/static")
+BUILT = [Path("src/meshmark/web/static"), Path("src/meshmark/views/charts/static")]
 MINUTES = 60
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(30 * MINUTES)]
@@ -36,13 +36,14 @@ def done(*words: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel from the files that git has or would add, and from the page, which is already built."""
+    """Build the wheel from the files that git has or would add, and from the folders in `BUILT`."""
     tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
     listing = done("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
     for name in (n for n in listing if (ROOT / n).is_file()):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, tree / name)
-    shutil.copytree(ROOT / STATIC, tree / STATIC)
+    for folder in BUILT:
+        shutil.copytree(ROOT / folder, tree / folder)
     done(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", out, tree, cwd=out)
     (built_wheel,) = out.glob("meshmark-*.whl")
     return built_wheel
@@ -58,6 +59,8 @@ def test_the_wheel_has_all_that_the_package_reads(wheel: Path) -> None:
         assert f"meshmark/lib/libmeshmark-{name}.so" in files
     for name in ("static/index.html", "static/main.js", "static/main.css", "grafana.json"):
         assert f"meshmark/web/{name}" in files
+    for name in ("charts.js", "font.json", "regular.ttf", "bold.ttf", "licences.txt"):
+        assert f"meshmark/views/charts/static/{name}" in files
     # Files beside the code of the package are included.
     listing = done("git", "ls-files", "-z", "src/meshmark", cwd=ROOT).split("\0")
     expected = {n.removeprefix("src/") for n in listing if (ROOT / n).is_file()}
