@@ -161,8 +161,10 @@ lacking=$(missing 'use|test' debian)
 
 # --- Native --------------------------------------------------------------------------------------
 # Beside the rest, which waits for the registry half of its time.
-if [ "$tests" = yes ]; then targets=(all mm_tests); elif [ $part = run ]; then targets=(survey); else targets=(); fi
-tools/build.sh release "${targets[@]}" &
+targets=
+if [ "$tests" = yes ]; then targets="all mm_tests"; elif [ $part = run ]; then targets=survey; fi
+# shellcheck disable=SC2086
+tools/build.sh release $targets &
 native=$!
 trap 'kill "$native" 2>/dev/null || true' EXIT
 
@@ -170,10 +172,10 @@ trap 'kill "$native" 2>/dev/null || true' EXIT
 stamp=build/python.stamp
 base=$(interpreter "$python")
 wanted=$({ cat pyproject.toml requirements/*.txt; pwd; echo "$base"; "$base" -VV; } | sha256sum)
-packages=requirements/locked.txt ready=$(cat $stamp 2>/dev/null || true)
+packages=locked ready=$(cat $stamp 2>/dev/null || true)
 if [ $part = run ]; then
   [ "$ready" = "$wanted" ] || wanted="for surveys: $wanted"  # all packages are enough, too
-  packages=requirements/run.txt
+  packages=run
 fi
 if [ ! -x .venv/bin/meshmark ] || [ "$ready" != "$wanted" ]; then
   say "making .venv"
@@ -187,7 +189,7 @@ if [ ! -x .venv/bin/meshmark ] || [ "$ready" != "$wanted" ]; then
     say "no uv; pip will do"
     install=(.venv/bin/python -m pip install -q)
   fi
-  "${install[@]}" --require-hashes -r $packages >&2
+  "${install[@]}" --require-hashes -r requirements/$packages.txt >&2
   "${install[@]}" --no-index --no-deps --no-build-isolation -e . >&2
   # Start-up counts, and PYTHONDONTWRITEBYTECODE would leave every start to compile anew.
   .venv/bin/python -m compileall -q -j "$jobs" .venv/lib >/dev/null || true

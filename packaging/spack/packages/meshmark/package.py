@@ -60,7 +60,9 @@ class Meshmark(PythonPackage):
         depends_on("py-prometheus-client@0.20:")
         depends_on("py-textual@1:")
         depends_on("py-uvicorn@0.29:")
-        depends_on("py-vl-convert-python@1.4:")
+        # Not looked up in Spack's packages.
+        depends_on("py-quickjs-ng@0.17:")
+        depends_on("py-resvg-py@0.5:")
         depends_on("py-clustershell@1.9:", when="+fleet")
 
     @run_after("install")

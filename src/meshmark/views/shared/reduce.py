@@ -190,7 +190,7 @@ def fewer_samples(samples: Sequence[float], count: int) -> Sequence[float]:
 
 
 def _figures(records: Sequence[Record], cpus: int) -> dict[str, dict[str, Any]]:
-    """Return the figures of what is shared; best, spread and count are those of all samples."""
+    """Return the figures of what is shared. Best, spread and count refer to all samples."""
     reduced = [_reduced(r, _MANY_SAMPLES) for r in records]
     whole = dict(zip(map(id, reduced), records, strict=True))
     summaries = {}
