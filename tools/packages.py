@@ -97,8 +97,8 @@ def build_rpm(d: dict[str, Any], root: Path, arch: str, seconds: int) -> Path:
     date = time.strftime("%a %b %d %Y", time.gmtime(seconds))
     kinds = {"usr/share/doc": "%doc ", "usr/share/man": "%doc ", "usr/share/licenses": "%license "}
     paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
-    own = sorted({p.parent for p in paths if p.parent.name == d["name"]})
-    files = [f"%dir /{folder}" for folder in own]
+    folders = sorted({p.parent for p in paths if p.parent.name == d["name"]})
+    files = [f"%dir /{folder}" for folder in folders]
     files += [kinds.get("/".join(p.parts[:3]), "") + f"/{p.as_posix()}" for p in paths]
     spec = root.with_name("package.spec")
     spec.write_text(

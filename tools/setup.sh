@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# setup.sh [--run | --tests]: makes a clean clone ready; --run: for a survey only, without what developers need;
-# --tests: also for the tests. Installs what the system lacks (Debian and Ubuntu,
-# as root or with sudo that asks nothing, after listing it; elsewhere it says what to install and stops), makes .venv,
-# builds the native half. Quick when nothing changed: each step leaves a stamp of what it depends on.
+# setup.sh [--run | --tests]: makes a clean clone ready; with --run only for surveys, with --tests also for the tests.
+# Installs what the system lacks (Debian and Ubuntu, as root or with sudo that asks nothing, after listing it; elsewhere it
+# says what to install and stops), makes .venv, builds the native half. Quick when nothing changed: each step leaves a stamp of what it depends on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022  # other users of the machine may run what root sets up

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, quoted
 
-VERSION: Final = "0.1.0"  # of this half; that of the native half comes from pyproject.toml, too
+VERSION: Final = "0.1.0"  # of the Python half; pyproject.toml has the version of the native half
 _PACKAGE: Final = Path(__file__).resolve().parent
 
 

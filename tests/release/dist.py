@@ -9,6 +9,7 @@ import pytest
 from support.paths import ROOT
 
 DIST = ROOT / "dist"
+NATIVE = ("probe", "watch", "place", "load", "model", "node")
 
 
 def built(pattern: str) -> Path:

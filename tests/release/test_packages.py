@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from release.dist import built
+from release.dist import NATIVE, built
 from release.roots import debian, run
 from support.paths import ROOT
 
-NATIVE = ("probe", "watch", "place", "load", "model", "node")
 LISTED = {f"usr/bin/meshmark-{name}" for name in NATIVE} | {
     f"usr/share/man/man1/meshmark-{name}.1.gz" for name in (*NATIVE, "probe-latency", "place-run")
 }

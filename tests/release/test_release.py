@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from release.dist import DIST, built
+from release.dist import DIST, NATIVE, built
 from release.roots import ROOTS, debian, run
 
 MIB = 1 << 20
 OLDEST_GLIBC = (2, 28)
 LIBRARIES = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2"}
-NATIVE = ("probe", "watch", "place", "load", "model", "node")
 
 pytestmark = pytest.mark.timeout(1800)
 

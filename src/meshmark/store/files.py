@@ -366,8 +366,17 @@ def read_json(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> Any:
     Raises:
         UsageError: See `read_text`; or the content is not JSON.
     """
+    return parse_json(read_text(path, max_bytes), path)
+
+
+def parse_json(text: str, path: Path) -> Any:
+    """Return the value of the text of a JSON file.
+
+    Raises:
+        UsageError: The text is not JSON.
+    """
     try:
-        return json.loads(read_text(path, max_bytes))
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"cannot read {quoted(path)}: not JSON: {quoted(error)}") from error
 

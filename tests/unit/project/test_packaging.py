@@ -20,7 +20,7 @@ PROGRAMS = {"probe", "watch", "place", "load", "model", "node"}
 SPACK = PACKAGING / "spack" / "packages" / "meshmark" / "package.py"
 EASYBUILD = PACKAGING / "easybuild" / f"Meshmark-{VERSION}.eb"
 CONDA = PACKAGING / "conda" / "recipe.yaml"
-# Names in other repositories that differ from those of the Python Package Index.
+# Packages whose names in other repositories differ from their names in the Python Package Index.
 SPACK_NAMES = {"duckdb": "duckdb"}
 CONDA_NAMES = {"duckdb": "python-duckdb", "prometheus-client": "prometheus_client"}
 

@@ -149,7 +149,7 @@ def test_results_that_differ_only_in_later_digits_make_no_contradiction() -> Non
 
 def test_a_figure_can_be_left_out(shared: Shared) -> None:
     card = json.loads(shared_result(quiet_records(), run(), without=["gups"]).text)
-    assert "gups" in shared.card["figures"] and "gups" not in card["figures"]
+    assert "gups" in json.loads(shared.text)["figures"] and "gups" not in card["figures"]
     with pytest.raises(UsageError, match="--without: found 'nosuch'; allowed: triad_all, "):
         shared_result(quiet_records(), run(), without=["nosuch"])
 
@@ -174,8 +174,8 @@ def test_a_run_that_cannot_be_shared_says_why() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(change: tuple[str, str, float], reason: str) -> None:
-    found = problems(checked_text(scaled(*change).text))
-    assert any(re.search(reason, text) for text in found), found
+    reasons = problems(checked_text(scaled(*change).text))
+    assert any(re.search(reason, text) for text in reasons), reasons
 
 
 def test_what_was_disturbed_is_refused_with_the_remedy() -> None:
@@ -233,8 +233,8 @@ def test_each_machine_of_a_site_has_a_page_and_curves(shared: Shared, tmp_path: 
     assert "<title>Our &lt;machines&gt;</title>" in page and "2 machines, measured" in page
     for machine in machines[:2]:
         assert page.count(f"machines/{machine.id}.html") == 1
-        own = (tmp_path / "html" / "machines" / f"{machine.id}.html").read_text()
-        assert '<script src="../charts.js">' in own and "All machines" in own and len(own) < 300_000
+        report = (tmp_path / "html" / "machines" / f"{machine.id}.html").read_text()
+        assert '<script src="../charts.js">' in report and "All machines" in report and len(report) < 300_000
         script = (tmp_path / "html" / "machines" / f"{machine.id}.js").read_text()
         data = json.loads(script.removeprefix("machine(").removesuffix(");\n"))
         assert data["id"] == machine.id

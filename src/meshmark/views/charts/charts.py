@@ -62,7 +62,7 @@ def _curves(records: Sequence[Record], x: str, *keys: str) -> list[Row]:
     return sorted(clearest(rows, "series", "x"), key=lambda r: r["x"])
 
 
-def _walks(records: Sequence[Record]) -> list[Record]:
+def walks(records: Sequence[Record]) -> list[Record]:
     """Return the latencies of pointer chases over the whole footprint."""
     latencies = selected(
         records,
@@ -78,7 +78,7 @@ def _walks(records: Sequence[Record]) -> list[Record]:
 @drawing
 def latency(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLevelMixin | None:
     """Draw latency by footprint, log-log, with the detected levels and the reported sizes of the caches."""
-    curve = [r for r in _walks(records) if r.conditions["processes"] == 1]
+    curve = [r for r in walks(records) if r.conditions["processes"] == 1]
     rows = _curves(curve, "footprint_bytes", "stride_bytes", "cpu", "memory_node", "pages")
     if not rows:
         return None
@@ -332,18 +332,15 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 @drawing
 def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Draw latency over bandwidth; tooltips show the number of chains or the pause."""
-    rates = {measurement_key(r): r for r in selected(records, "loaded", "bandwidth_net")}
-    latencies = selected(records, "loaded", "load_latency", numbers=("threads",), texts=("mode",))
-    latencies = [r for r in latencies if measurement_key(r) in rates]
-    if not latencies:
+    pairs = loads_and_rates(records)
+    if not pairs:
         return None
     rows = []
-    for r in latencies:
+    for r, rate in pairs:
         c = r.conditions
         series = f"{c['mode']}, {condition_text('threads', c['threads'])}"
         reads = number(r, "read_share")
         share = f", {reads:.0%} reads" if c["mode"] == "paced" and reads is not None else ""
-        rate = rates[measurement_key(r)]
         rows.append(
             row(
                 r,
@@ -362,6 +359,13 @@ def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     if triad and triad.value < 1.3 * max(r["bandwidth"] for r in rows):  # a distant mark would squeeze the curves
         marks.append((triad.value, f"triad, {condition_text('threads', triad.conditions['threads'])}"))
     return marked_x(chart, marks)
+
+
+def loads_and_rates(records: Sequence[Record]) -> list[tuple[Record, Record]]:
+    """Return each latency under load and the bandwidth that was measured at the same time."""
+    rates = {measurement_key(r): r for r in selected(records, "loaded", "bandwidth_net")}
+    latencies = selected(records, "loaded", "load_latency", numbers=("threads",), texts=("mode",))
+    return [(r, rates[key]) for r in latencies if (key := measurement_key(r)) in rates]
 
 
 def knees(records: Sequence[Record]) -> list[Record]:
@@ -448,7 +452,7 @@ def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 @drawing
 def concurrent_latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Draw latency while 1, 2, 4 … CPUs run the same access pattern."""
-    latencies = [r for r in _walks(records) if r.conditions.get("pages") != "4KiB"]
+    latencies = [r for r in walks(records) if r.conditions.get("pages") != "4KiB"]
     shared = {r.conditions["footprint_bytes"] for r in latencies if r.conditions["processes"] != 1}
     latencies = [r for r in latencies if r.conditions["footprint_bytes"] in shared]
     series = several(latencies, "pages", "memory_node", "footprint_bytes")

@@ -24,7 +24,7 @@ Figure = dict[str, Any]
 Figures = Mapping[str, tuple[str, Record | None]]  # title and record by key
 
 
-def _best(records: Sequence[Record], keep: Callable[[Record], bool]) -> Record | None:
+def best_of(records: Sequence[Record], keep: Callable[[Record], bool]) -> Record | None:
     """Return the best record that `keep` accepts, by the direction of its metric; flagged only if all are flagged."""
     accepted = [r for r in records if keep(r)]
     candidates = [r for r in accepted if not r.flags] or accepted
@@ -62,7 +62,7 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
         return "all CPUs" if threads >= cpus > 0 else condition_text("threads", int(threads) or None)
 
     def triad(threads: float) -> Record | None:
-        return _best(triads, lambda r: value_of(r, "threads") == threads)
+        return best_of(triads, lambda r: value_of(r, "threads") == threads)
 
     def memory(key: str) -> Record | None:
         levels = [
@@ -72,7 +72,7 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
             and r.conditions.get("kind") == "memory"
             and MEMORY_PAGES[key](r.conditions.get("pages"))
         ]
-        return _best(usual_stride(levels), lambda _: True)
+        return best_of(usual_stride(levels), lambda _: True)
 
     def stride(key: str) -> str:
         record = memory(key)
@@ -88,11 +88,11 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
         ),
         "line_swap": (
             "Core-to-core latency, one way",
-            _best(records, lambda r: r.metric == "line_latency" and r.conditions.get("state") == "swap"),
+            best_of(records, lambda r: r.metric == "line_latency" and r.conditions.get("state") == "swap"),
         ),
         "peak_fp64": (
             f"Peak fp64, {by(peak_threads)}",
-            _best(
+            best_of(
                 records,
                 lambda r: (
                     r.metric == "flop_rate"
@@ -104,26 +104,26 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
         ),
         "dgemm": (
             f"dgemm, {by(dense_threads)}",
-            _best(
+            best_of(
                 records,
                 lambda r: (
                     r.instrument == "dgemm" and r.metric == "flop_rate" and value_of(r, "threads") == dense_threads
                 ),
             ),
         ),
-        "linpack": ("linpack", _best(records, lambda r: r.instrument == "linpack" and r.metric == "flop_rate")),
+        "linpack": ("linpack", best_of(records, lambda r: r.instrument == "linpack" and r.metric == "flop_rate")),
         "gups": (
             "Random updates" + (", largest table" if largest_table else ""),
-            _best(records, lambda r: r.metric == "update_rate" and value_of(r, "table_bytes") == largest_table),
+            best_of(records, lambda r: r.metric == "update_rate" and value_of(r, "table_bytes") == largest_table),
         ),
         "memory_parallelism": (
             "Outstanding loads, one core",
-            _best(records, lambda r: r.metric == "memory_parallelism"),
+            best_of(records, lambda r: r.metric == "memory_parallelism"),
         ),
-        "core_frequency": ("Highest core clock", _best(records, lambda r: r.metric == "core_frequency")),
+        "core_frequency": ("Highest core clock", best_of(records, lambda r: r.metric == "core_frequency")),
         "io_read": (
             "Storage read",
-            _best(
+            best_of(
                 records,
                 lambda r: (
                     r.instrument == "io"
@@ -152,7 +152,7 @@ def farthest(records: Sequence[Record], key: str) -> Record | None:
     ]
     curve = usual_stride(curve)
     sizes = {value_of(r, "footprint_bytes") for r in curve}
-    return _best(curve, lambda r: value_of(r, "footprint_bytes") == max(sizes)) if len(sizes) > 1 else None
+    return best_of(curve, lambda r: value_of(r, "footprint_bytes") == max(sizes)) if len(sizes) > 1 else None
 
 
 def _figure(record: Record, modes: Sequence[Record]) -> Figure:

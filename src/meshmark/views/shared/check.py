@@ -12,14 +12,16 @@ from typing import Final
 from meshmark.errors import UsageError
 from meshmark.measure.importers.card import read_card
 from meshmark.measure.repetitions import measurement_key
-from meshmark.store.files import read_bytes, read_json
+from meshmark.store.files import parse_json, read_text
 from meshmark.store.record import Record
 from meshmark.store.run import RunInfo
+from meshmark.values.inputs import fields_of
 from meshmark.values.units import counted, show
 from meshmark.views.content.card import INSTRUMENT_OF, figures
 from meshmark.views.content.findings import REMEDIES, trusted
 from meshmark.views.content.selection import usual_stride, value_of
 from meshmark.views.shared.form import MAX_BYTES, SharedResult, read_form
+from meshmark.views.shared.texts import topology_text
 
 # Values beyond these are errors of measurement or of units: smallest and largest plausible value by metric, SI units.
 _LIMITS: Final = {
@@ -66,7 +68,8 @@ def read_shared(path: Path) -> SharedMachine:
         MeshmarkError: The file cannot be read.
         UsageError: It is not a shared result, or its values contradict each other. The message names the field.
     """
-    return _machine(read_json(path, MAX_BYTES), read_bytes(path, MAX_BYTES), str(path))
+    text = read_text(path, MAX_BYTES)
+    return _machine(parse_json(text, path), text, str(path))
 
 
 def checked_text(text: str) -> SharedMachine:
@@ -75,12 +78,12 @@ def checked_text(text: str) -> SharedMachine:
     Raises:
         UsageError: See `read_shared`.
     """
-    return _machine(json.loads(text), text.encode(), "the shared result")
+    return _machine(json.loads(text), text, "the shared result")
 
 
-def _machine(raw: object, data: bytes, where: str) -> SharedMachine:
-    result = read_form(raw, where)
-    card = read_card(data)
+def _machine(value: object, text: str, where: str) -> SharedMachine:
+    result = read_form(value, where)
+    card = read_card(text.encode())
     assert card is not None  # the form requires the type of a card
     if len(card.left_out) > len(result.left_out):  # the others are those that the file itself names
         place, reason = card.left_out[0]
@@ -201,10 +204,14 @@ def _levels(records: Sequence[Record]) -> list[Record]:
     levels = usual_stride(r for r in records if r.metric == "level_latency")
     if not levels:
         return []
-    curve = max((value_of(r, "page_bytes"), -value_of(r, "cpu"), -value_of(r, "memory_node")) for r in levels)
+
+    def curve(r: Record) -> tuple[float, float, float]:
+        return -value_of(r, "page_bytes"), value_of(r, "cpu"), value_of(r, "memory_node")
+
+    first = min(map(curve, levels))
     fastest: dict[float, Record] = {}
     for r in sorted(levels, key=lambda r: -r.value):
-        if (value_of(r, "page_bytes"), -value_of(r, "cpu"), -value_of(r, "memory_node")) == curve:
+        if curve(r) == first:
             fastest[value_of(r, "level")] = r
     return [fastest[level] for level in sorted(fastest)]
 
@@ -226,16 +233,13 @@ def _disturbed(shared: SharedMachine) -> Iterator[str]:
 def run_info(shared: SharedMachine) -> RunInfo:
     """Return a shared result as the description of a run."""
     result, host = shared.result, shared.result.host
-    caches = [
-        {"level": c.level, "kind": c.kind, "size_bytes": c.size_bytes, "shared_by": c.shared_by, "count": c.count}
-        for c in host.caches
-    ]
+    caches = [fields_of(c) for c in host.caches]
     facts = {
         "cpu": {"model": host.cpu.model, "vendor": host.cpu.vendor, "isa": [*host.cpu.isa]}
         | ({"claimed_hz": host.cpu.claimed_hz} if host.cpu.claimed_hz else {}),
         "caches": caches,
         "topology": {
-            "summary": topology_text(result),
+            "summary": topology_text(host),
             "caches": caches,
             "cpus": [None] * host.cpus,
         },
@@ -261,17 +265,4 @@ def run_info(shared: SharedMachine) -> RunInfo:
         command="",
         version=result.version,
         host=facts,
-    )
-
-
-def topology_text(result: SharedResult) -> str:
-    """Return how many packages, nodes, cores and CPUs the machine has."""
-    host = result.host
-    return ", ".join(
-        (
-            counted(host.packages, "package"),
-            counted(host.nodes, "NUMA node"),
-            counted(host.cores, "core"),
-            counted(host.cpus, "CPU"),
-        )
     )

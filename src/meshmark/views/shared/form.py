@@ -188,7 +188,7 @@ class CachesOfLevel(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor(Input):
-    """What the processors report about themselves."""
+    """The identity that the processors report."""
 
     model: Model
     vendor: Vendor
@@ -237,7 +237,7 @@ class Result(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance(Input):
-    """What the measuring programs were built from."""
+    """Version and compiler of the measuring programs."""
 
     build: Build | None = None
     compiler: Compiler | None = None

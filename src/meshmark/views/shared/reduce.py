@@ -17,6 +17,7 @@ from meshmark.store.record import Record, interval_rank, median, median_interval
 from meshmark.store.run import RunInfo
 from meshmark.views.content.card import figures
 from meshmark.views.content.selection import cleaned
+from meshmark.views.shared.curves import near_walk
 from meshmark.views.shared.form import (
     BUILD,
     COMPILER,
@@ -48,12 +49,10 @@ class Shared:
 
     Attributes:
         text: Content of the file.
-        card: The same, as JSON values.
         left_out: Number of results by the reason why they were left out.
     """
 
     text: str
-    card: Mapping[str, Any]
     left_out: Mapping[str, int]
 
 
@@ -71,8 +70,8 @@ def shared_result(records: Sequence[Record], run: RunInfo, title: str = "", with
     """
     host = _host(run)
     left_out: Counter[str] = Counter()
-    kept = _kept(cleaned(records), set(without), left_out)
-    if not kept:
+    shareable = _shareable(cleaned(records), set(without), left_out)
+    if not shareable:
         raise UsageError(f"{run.run_id}: has no result that can be shared", "meshmark survey measures what is shared")
     card: dict[str, Any] = {
         "type": TYPE,
@@ -83,36 +82,41 @@ def shared_result(records: Sequence[Record], run: RunInfo, title: str = "", with
         "run": "",
         "started": run.started[:10],
         "version": run.version,
-        "figures": _figures(kept, host["cpus"]),
+        "figures": _figures(shareable, host["cpus"]),
         "host": host,
         "absent": [],
     }
-    pairs = [r for r in kept if r.metric == "line_latency"]
+    pairs = [r for r in shareable if r.metric == "line_latency"]
     if len(pairs) > _FEW_PAIRS:
         card["transfers"] = _transfers(pairs)
-        best = figures(kept)["line_swap"][1]  # keeps its interval
-        kept = [r for r in kept if r.metric != "line_latency" or r is best]
-    text, whole = _text(card, kept, _MANY_SAMPLES, ())
+        best = figures(shareable)["line_swap"][1]  # keeps its interval
+        shareable = [r for r in shareable if r.metric != "line_latency" or r is best]
+    text = _text(card, shareable, _MANY_SAMPLES, ())
     gone: list[Record] = []
     for metric in (None, _FAR, *reversed(METRICS)):
         if len(text) <= MAX_BYTES:
             break
-        gone += [r for r in kept if metric and (_is_far(r) if metric == _FAR else (r.instrument, r.metric) == metric)]
-        text, whole = _text(card, kept, _FEW_SAMPLES, gone)
+        if metric == _FAR:
+            gone += _far_walks(shareable)
+        elif metric:
+            gone += [r for r in shareable if (r.instrument, r.metric) == metric]
+        text = _text(card, shareable, _FEW_SAMPLES, gone)
     read_form(json.loads(text), "the shared result")  # the form is the only judge of what may leave this machine
-    return Shared(text, whole, left_out)
+    return Shared(text, left_out)
 
 
-def _is_far(record: Record) -> bool:
-    """Return whether the record is a point of a latency curve that does not end in the memory nearest to its CPU."""
-    c = record.conditions
-    is_curve = (record.instrument, record.metric) == ("latency", "load_latency")
-    return is_curve and (c.get("cpu") != 0 or c.get("memory_place", "local") != "local" or c.get("memory_node") != 0)
+def _far_walks(records: Sequence[Record]) -> list[Record]:
+    """Return the points of latency curves of other CPUs and memory than the curve that machines are compared by."""
+    near = {_ends(r) for r in near_walk(records)}
+    curves = (r for r in records if (r.instrument, r.metric) == ("latency", "load_latency"))
+    return [r for r in curves if _ends(r) not in near]
 
 
-def _text(
-    card: Mapping[str, Any], records: Sequence[Record], samples: int, gone: Sequence[Record]
-) -> tuple[str, dict[str, Any]]:
+def _ends(record: Record) -> tuple[Any, Any]:
+    return record.conditions.get("cpu"), record.conditions.get("memory_node")
+
+
+def _text(card: Mapping[str, Any], records: Sequence[Record], samples: int, gone: Sequence[Record]) -> str:
     """Return the file with about this many samples of each result and without the records that are gone."""
     ids = {id(r) for r in gone}
     reduced = [_reduced(r, samples) for r in records if id(r) not in ids]
@@ -122,18 +126,17 @@ def _text(
     model = re.sub(r"[^a-z0-9]+", "-", card["host"]["cpu"]["model"].lower()).strip("-")
     machine = f"{model[:24].rstrip('-')}-{card['host']['cpus']}cpu-{digest}"
     named = [(_STEP, replace(r, machine=machine)) for r in reduced]
-    whole = {**card, "machine": machine, "run": f"shared-{digest}", **results(named), "left_out": left_out}
-    return to_text(whole), whole
+    return to_text({**card, "machine": machine, "run": f"shared-{digest}", **results(named), "left_out": left_out})
 
 
-def _kept(records: Iterable[Record], without: set[str], left_out: Counter[str]) -> list[Record]:
+def _shareable(records: Iterable[Record], without: set[str], left_out: Counter[str]) -> list[Record]:
     """Return the records that may be shared, with the conditions that may be shared."""
     known = figures(list(records))
     for key in without - known.keys():
         raise UsageError(f"--without: found '{key}'; allowed: {', '.join(known)}")
     unwanted = {id(r) for key in without if (r := known[key][1]) is not None}
     unwanted_instruments = {(r.instrument, r.metric) for _, r in known.values() if r is not None and id(r) in unwanted}
-    kept = []
+    shareable = []
     for r in records:
         if (r.instrument, r.metric) not in METRICS:
             continue
@@ -146,8 +149,8 @@ def _kept(records: Iterable[Record], without: set[str], left_out: Counter[str]) 
             if problems := [p for k, v in conditions.items() if (p := condition_problem(k, v))]:
                 left_out[problems[0]] += 1
                 continue
-            kept.append(replace(r, conditions={k: _rounded(v) for k, v in conditions.items()}))
-    return kept
+            shareable.append(replace(r, conditions={k: _rounded(v) for k, v in conditions.items()}))
+    return shareable
 
 
 def _rounded(value: Any) -> Any:
@@ -199,7 +202,7 @@ def _figures(records: Sequence[Record], cpus: int) -> dict[str, dict[str, Any]]:
             continue
         original = whole[id(r)]
         summaries[key] = {
-            "title": re.sub(r"[^\w .,()+-]", " ", title),
+            "title": _plain(title),
             "value": r.value,
             "unit": r.unit,
             "interval": None if r.bounds is None else [_rounded(b) for b in r.bounds],
@@ -309,6 +312,11 @@ def _leading(pattern: str, value: Any) -> str | None:
     return match[0] if match else None
 
 
+def _plain(text: str) -> str:
+    """Return a text without characters that a title does not have."""
+    return " ".join(re.sub(r"[^\w .,()+-]", " ", text).split())
+
+
 def _title(host: Mapping[str, Any]) -> str:
-    model = " ".join(re.sub(r"[^\w .,()+-]", " ", host["cpu"]["model"]).split())
+    model = _plain(host["cpu"]["model"])
     return (f"{host['packages']} x {model}" if host["packages"] > 1 else model)[:80]

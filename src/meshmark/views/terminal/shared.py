@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from meshmark.store.record import Record
-from meshmark.values.units import counted, number, percent, scale_for, show, size
-from meshmark.views.shared.check import SharedMachine, topology_text
+from meshmark.values.units import counted, percent, show, size
+from meshmark.views.shared.check import SharedMachine
+from meshmark.views.shared.texts import figure_interval, topology_text
 from meshmark.views.tables import TextTable
 from meshmark.views.terminal.screen import print_table, table_console
 
@@ -22,7 +23,7 @@ def print_shared(shared: SharedMachine, length: int, left_out: Mapping[str, int]
     """
     result, host, console = shared.result, shared.result.host, table_console()
     console.print(f"{result.title}  ({size(length)}, form {result.shared})")
-    console.print(f"{host.cpu.model} · {topology_text(result)}")
+    console.print(f"{host.cpu.model} · {topology_text(host)}")
     settings = [
         f"Linux {host.kernel}" if host.kernel else "",
         size(host.memory_bytes) if host.memory_bytes else "",
@@ -36,8 +37,7 @@ def print_shared(shared: SharedMachine, length: int, left_out: Mapping[str, int]
     console.print()
     rows: list[list[str]] = []
     for figure in result.figures.values():
-        scale = scale_for(figure.unit, figure.value)
-        interval = "–" if figure.interval is None else " to ".join(number(b / scale.factor) for b in figure.interval)
+        interval = figure_interval(figure) or "–"
         spread = "–" if figure.spread is None else percent(figure.spread)
         flags = ", ".join(figure.flags)
         rows.append([figure.title, show(figure.value, figure.unit), interval, spread, str(figure.samples), flags])
