@@ -20,48 +20,49 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
+from arro3.core import Table
 from results import add_row, bench_parser, recording
 
 from meshmark.compare.join import compare
 from meshmark.compare.sides import Sides
 from meshmark.measure.importers.importing import read_output
-from meshmark.store.columns import row_of, schema
+from meshmark.store.columns import COLUMN_TYPES, row_of
 from meshmark.store.compaction import write_index
 from meshmark.store.layout import file_name
 from meshmark.store.parquet import COMPACTED
 from meshmark.store.record import Record
 from meshmark.store.store import Store
+from meshmark.values.arrow import array_of, listed, table_of
 
 FIRST = datetime(2026, 10, 1, tzinfo=UTC)
 
 
-def template(like: Path, count: int) -> pa.Table:
+def template(like: Path, count: int) -> Table:
     """Return `count` records of a survey as rows of a run `RUN` of machine `MACHINE`."""
     matching = [r for part in read_output(like).parts for r in part.records]
     records: list[Record] = [replace(matching[i % len(matching)], machine="MACHINE") for i in range(count)]
-    return pa.Table.from_pylist([row_of(r, "RUN", f"step-{i % 30}") for i, r in enumerate(records)], schema=schema())
+    return table_of([row_of(r, "RUN", f"step-{i % 30}") for i, r in enumerate(records)], COLUMN_TYPES)
 
 
-def run_of(rows: pa.Table, machine: str, when: datetime, dice: random.Random) -> pa.Table:
+def run_of(rows: Table, machine: str, when: datetime, dice: random.Random) -> Table:
     """Return the template as a run of a machine, with values around the original ones."""
-    run = f"{machine}-{when:%Y%m%dT%H%M%SZ}-0000"
-    n = rows.num_rows
     factor = dice.uniform(0.97, 1.03)
-    texts = {"run": run, "machine": machine, "start": f"{when:%Y-%m-%dT%H:%M:%SZ}"}
-    records = rows
-    for name, text in texts.items():
-        records = records.set_column(records.column_names.index(name), name, pa.array([text] * n))
+    texts = {
+        "run": f"{machine}-{when:%Y%m%dT%H%M%SZ}-0000",
+        "machine": machine,
+        "start": f"{when:%Y-%m-%dT%H:%M:%SZ}",
+    }
+    columns: dict[str, list[Any]] = {name: [text] * rows.num_rows for name, text in texts.items()}
     for name in ("value", "low", "high"):
-        column = records[name].to_numpy(zero_copy_only=False) * factor
-        records = records.set_column(records.column_names.index(name), name, pa.array(column, from_pandas=True))
-    samples = records["samples"].combine_chunks()
-    scaled = pa.ListArray.from_arrays(samples.offsets, pa.array(np.asarray(samples.flatten()) * factor))
-    return records.set_column(records.column_names.index("samples"), "samples", scaled).cast(schema())
+        columns[name] = [None if v is None else v * factor for v in listed(rows[name])]
+    columns["samples"] = [[v * factor for v in samples] for samples in listed(rows["samples"])]
+    for name, values in columns.items():
+        i = rows.column_names.index(name)
+        rows = rows.set_column(i, rows.field(i), array_of(values, COLUMN_TYPES[name]))
+    return rows
 
 
-def fill(store: Store, rows: pa.Table, machines: int, days: int) -> None:
+def fill(store: Store, rows: Table, machines: int, days: int) -> None:
     """Write compacted files of many machines with one run per day."""
     rng = random.Random(1)
     for m in range(machines):
@@ -72,7 +73,7 @@ def fill(store: Store, rows: pa.Table, machines: int, days: int) -> None:
     write_index(store.folder / f"date={FIRST:%Y-%m-%d}")
 
 
-def fill_runs(store: Store, rows: pa.Table, count: int) -> None:
+def fill_runs(store: Store, rows: Table, count: int) -> None:
     """Write `count` runs of one machine, an hour apart, each to a file of its own."""
     rng = random.Random(1)
     for d in range(count):

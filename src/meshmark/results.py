@@ -357,6 +357,6 @@ class Recording:
         metrics = self.metrics
         notes = [f"absent: {a['metric']}: {a['why']}" for a in self._header.absent]
         columns = ["metric", "unit", "what", "full_scale"]
-        return rows_html(columns, {}, metrics.arrow, [f"{self.machine}: metrics of its frames", *notes])
+        return rows_html(columns, {}, metrics, [f"{self.machine}: metrics of its frames", *notes])
 
     _repr_html_ = html

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import UsageError, extra, near, quoted
 from meshmark.values.arguments import checked
+from meshmark.values.arrow import array_of, listed, row_iterator, selected
 
 if TYPE_CHECKING:
+    from arro3.core import Array, Field
+    from arro3.core import Table as ArrowTable
+
     from meshmark.store.export import Row
     from meshmark.store.record import Record
 
@@ -24,7 +28,7 @@ MIXED: Final = b"mixed"  # metadata of a column that holds numbers and texts, al
 _UNITS: Final = {"_bytes": "B", "_s": "s", "_hz": "Hz", "_share": "1"}  # unit of a condition, by the end of its name
 
 
-class Table:
+class Table(Collection[dict[str, Any]]):
     """Results as rows with typed columns. A row is a record, a pair of a comparison, or a value of a frame.
 
     Columns of records, in this order:
@@ -45,8 +49,8 @@ class Table:
         notes: What limits the results, a line each, as the commands print it on standard error.
     """
 
-    def __init__(self, arrow: Any = None, rows: Sequence[Row] = (), notes: Sequence[str] = ()) -> None:
-        self._arrow, self._rows, self.notes = arrow, list(rows), tuple(notes)
+    def __init__(self, columns: ArrowTable | None = None, rows: Sequence[Row] = (), notes: Sequence[str] = ()) -> None:
+        self._columns, self._rows, self.notes = columns, list(rows), tuple(notes)
 
     @staticmethod
     @checked
@@ -60,20 +64,30 @@ class Table:
             units: Units of columns, by name.
             notes: What limits the results, a line each.
         """
-        import pyarrow as pa
-
         names = list(dict.fromkeys(name for row in rows for name in row))
         columns = [_column(name, [row.get(name) for row in rows], (units or {}).get(name, "")) for name in names]
-        return Table(
-            pa.Table.from_arrays([a for _, a in columns], schema=pa.schema([f for f, _ in columns])), (), notes
-        )
+        return Table(_table(columns), (), notes)
 
     @property
     def arrow(self) -> Any:
-        """Return the columns, as a ``pyarrow.Table``."""
-        if self._arrow is None:
-            self._arrow = _records_as_arrow(self._rows)
-        return self._arrow
+        """Return the columns, as a ``pyarrow.Table``.
+
+        Raises:
+            AbsentError: pyarrow is not installed.
+        """
+        with extra("arrow"):
+            import pyarrow as pa
+        return pa.table(self)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the columns for any library that reads Arrow's C stream interface, such as DuckDB and Polars."""
+        return self._table.__arrow_c_stream__(requested_schema)
+
+    @property
+    def _table(self) -> ArrowTable:
+        if self._columns is None:
+            self._columns = _table(_columns_of_records(self._rows))
+        return self._columns
 
     @property
     def records(self) -> list[Record]:
@@ -86,7 +100,7 @@ class Table:
     @property
     def columns(self) -> list[str]:
         """Return the names of the columns."""
-        return list(self.arrow.column_names)
+        return self._table.column_names
 
     @checked
     def where(self, **equal: Any) -> Table:
@@ -101,14 +115,12 @@ class Table:
         mask = [True] * len(self)
         for name, value in equal.items():
             allowed = value if isinstance(value, list | tuple | set | frozenset) else [value]
-            mixed = MIXED in (self.arrow.field(self._known(name)).metadata or {})
+            mixed = MIXED in self._table.field(self._known(name)).metadata
             allowed = [str(v) for v in allowed if v is not None] if mixed else allowed
             mask = [k and v in allowed for k, v in zip(mask, self[name], strict=True)]
         if self._rows:
             return Table(None, [row for row, k in zip(self._rows, mask, strict=True) if k], self.notes)
-        import pyarrow as pa
-
-        return Table(self.arrow.filter(pa.array(mask, pa.bool_())), (), self.notes)
+        return Table(selected(self._table, [i for i, k in enumerate(mask) if k]), (), self.notes)
 
     @checked
     def pooled(self) -> Table:
@@ -159,10 +171,11 @@ class Table:
         """Return a ``pandas.DataFrame``, one column per column of the table.
 
         Raises:
-            AbsentError: pandas is not installed.
+            AbsentError: pandas or pyarrow is not installed.
         """
         with extra("notebook"):
             import pandas  # type: ignore[import-untyped]  # noqa: F401 (Arrow imports it)
+            import pyarrow  # noqa: F401
         return self.arrow.to_pandas()
 
     def to_polars(self) -> Any:
@@ -173,14 +186,17 @@ class Table:
         """
         with extra("notebook"):
             import polars  # type: ignore[import-not-found]
-        return polars.from_arrow(self.arrow)
+        return polars.from_arrow(self)
 
     def __len__(self) -> int:
-        return len(self._rows) or (0 if self._arrow is None else self._arrow.num_rows)
+        return len(self._rows) or (0 if self._columns is None else self._columns.num_rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield each row, its values by column."""
-        return iter(self.arrow.to_pylist())
+        return row_iterator(self._table)
+
+    def __contains__(self, row: object) -> bool:
+        return any(row == r for r in self)
 
     def __getitem__(self, name: str) -> list[Any]:
         """Return the values of a column; a missing one is None.
@@ -188,7 +204,7 @@ class Table:
         Raises:
             UsageError: There is no such column.
         """
-        return list(self.arrow.column(self._known(name)).to_pylist())
+        return listed(self._table.column(self._known(name)))
 
     def __add__(self, other: Table) -> Table:
         """Return the records of both tables."""
@@ -217,22 +233,28 @@ class Table:
 
         if self._rows:
             return records_html(self._rows, self.notes)
-        units = {f.name: (f.metadata or {}).get(b"unit", b"").decode() for f in self.arrow.schema}
-        return rows_html(self.columns, units, self.arrow, self.notes)
+        units = {n: self._table.field(n).metadata.get(b"unit", b"").decode() for n in self.columns}
+        return rows_html(self.columns, units, self, self.notes)
 
     _repr_html_ = html
 
     def _known(self, name: str) -> str:
-        if name not in self.arrow.column_names:
+        if name not in self._table.column_names:
             raise UsageError(
                 f"table: found no column '{quoted(name)}'; allowed: {', '.join(self.columns)}", near(name, self.columns)
             )
         return name
 
 
-def _records_as_arrow(rows: Sequence[Row]) -> Any:
-    import pyarrow as pa
+def _table(columns: Sequence[tuple[Field, Array]]) -> ArrowTable:
+    """Return the table with these columns."""
+    from arro3.core import Schema
+    from arro3.core import Table as ArrowTable
 
+    return ArrowTable.from_arrays([a for _, a in columns], schema=Schema([f for f, _ in columns]))
+
+
+def _columns_of_records(rows: Sequence[Row]) -> list[tuple[Field, Array]]:
     from meshmark.describe import observed_conditions
 
     bounds = [r.bounds or (None, None) for _, _, r in rows]
@@ -247,19 +269,13 @@ def _records_as_arrow(rows: Sequence[Row]) -> Any:
     }
     units = {*fixed["unit"]}
     unit = units.pop() if len(units) == 1 else ""
-    number = pa.float64()
-    columns_by_name = {
-        name: (pa.field(name, number, metadata={"unit": unit} if unit else None), pa.array(fixed[name], number))
-        for name in FIRST[:3]
-    }
+    columns_by_name = {name: _typed(name, "DOUBLE", fixed[name], {"unit": unit} if unit else {}) for name in FIRST[:3]}
     columns_by_name |= {name: _column(name, fixed[name]) for name in (*FIRST[4:], *LAST[:-1])}
-    for name, values in (
-        ("flags", pa.array([sorted(r.flags) for _, _, r in rows], pa.list_(pa.string()))),
-        ("samples", pa.array([list(r.samples) for _, _, r in rows], pa.list_(number))),
-    ):
-        columns_by_name[name] = pa.field(name, values.type), values
-    set_columns, observed_columns = list[tuple[Any, Any]](), list[tuple[Any, Any]]()  # conditions that vary
-    shared_columns: list[tuple[Any, Any]] = []
+    columns_by_name["flags"] = _typed("flags", "VARCHAR[]", [sorted(r.flags) for _, _, r in rows])
+    columns_by_name["samples"] = _typed("samples", "DOUBLE[]", [r.samples for _, _, r in rows])
+    # The conditions that vary.
+    set_columns, observed_columns = list[tuple["Field", "Array"]](), list[tuple["Field", "Array"]]()
+    shared_columns: list[tuple[Field, Array]] = []
     observed = observed_conditions()
     for key, values in _by_key([r.conditions for _, _, r in rows]).items():
         column = _column(f"condition.{key}" if key in columns_by_name else key, values, _unit_of(key))
@@ -273,8 +289,7 @@ def _records_as_arrow(rows: Sequence[Row]) -> Any:
         + [columns_by_name[name] for name in LAST]
         + shared_columns
     )
-    columns += [_column(PROVENANCE + key, values) for key, values in provenance_values.items()]
-    return pa.Table.from_arrays([a for _, a in columns], schema=pa.schema([f for f, _ in columns]))
+    return columns + [_column(PROVENANCE + key, values) for key, values in provenance_values.items()]
 
 
 def _by_key(objects: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -292,28 +307,32 @@ def _unit_of(key: str) -> str:
     return next((unit for end, unit in _UNITS.items() if key.endswith(end)), "")
 
 
-def _column(name: str, values: Sequence[Any], unit: str = "") -> tuple[Any, Any]:
+def _column(name: str, values: Sequence[Any], unit: str = "") -> tuple[Field, Array]:
     """Return the field and the values of a column, with the type that all values have in common."""
-    import pyarrow as pa
-
     kinds = {type(v) for v in values if v is not None}
     metadata = {"unit": unit} if unit else {}
     fits = all(not isinstance(v, int) or -(2**63) <= v < 2**63 for v in values)
     if kinds and kinds <= {bool}:
-        kind = pa.bool_()
-    elif kinds == {int} and fits:
-        kind = pa.int64()
-    elif kinds and kinds <= {int, float} and fits:
-        kind = pa.float64()
-        values = [None if v is None else float(v) for v in values]
-    elif kinds and kinds <= {list, tuple}:
-        kind = pa.list_(pa.string())
-    else:
-        kind = pa.string()
-        if not kinds <= {str}:
-            metadata["mixed"] = "numbers and texts"
-        values = [None if v is None else str(v) for v in values]
-    return pa.field(name, kind, metadata=metadata or None), pa.array(values, kind)
+        return _typed(name, "BOOLEAN", values, metadata)
+    if kinds == {int} and fits:
+        return _typed(name, "BIGINT", values, metadata)
+    if kinds and kinds <= {int, float} and fits:
+        return _typed(name, "DOUBLE", values, metadata)
+    if kinds and kinds <= {list, tuple}:
+        return _typed(name, "VARCHAR[]", values, metadata)
+    if not kinds <= {str}:
+        metadata["mixed"] = "numbers and texts"
+    return _typed(name, "VARCHAR", [None if v is None else str(v) for v in values], metadata)
+
+
+def _typed(
+    name: str, kind: str, values: Sequence[Any], metadata: Mapping[str, str] | None = None
+) -> tuple[Field, Array]:
+    """Return the field and the values of a column of this type, as DuckDB names it."""
+    from arro3.core import Field
+
+    array = array_of(values, kind)
+    return Field(name, array.type, nullable=True, metadata=dict(metadata or {})), array
 
 
 def as_records(what: object, field: str) -> Table:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from meshmark.fleet.campaigns.campaign import NodeSelection, begin
 from meshmark.fleet.cases import CasesState, NamedNode, WorseMetric
 from meshmark.fleet.data.values import CampaignValues, FleetPoint, write_matrix
-from meshmark.fleet.folder import Fleet, nodes_schema
+from meshmark.fleet.folder import NODE_TYPES, Fleet
+from meshmark.store.parquet import write_parquet
+from meshmark.values.arrow import table_of
 from support.made_fleet import PLAN, MadeEngine
 
 Array = NDArray[np.float64]
@@ -93,25 +93,11 @@ class ManyNodes:
         return names
 
     def _write_nodes(self, name: str, at: datetime, facts: Mapping[str, str]) -> None:
-        n = len(self.nodes)
-        text = json.dumps(facts)
-        columns: dict[str, pa.Array] = {
-            "campaign": pa.array([name] * n),
-            "node": pa.array(self.nodes),
-            "attempt": pa.array([f"{name} {i}" for i in range(n)]),
-            "hash": pa.array([HASH] * n),
-            "started": pa.array([at.isoformat()] * n),
-            "status": pa.array(["ok"] * n),
-            "damage": pa.array([""] * n),
-            "doubt": pa.array([""] * n),
-            "facts": pa.array([text] * n),
-            "wrong": pa.array([[] for _ in range(n)], pa.list_(pa.string())),
-        }
-        schema = nodes_schema()
-        table = pa.table({f.name: columns.get(f.name, pa.nulls(n, f.type)) for f in schema}, schema=schema)
+        same = {"campaign": name, "hash": HASH, "started": at.isoformat(), "status": "ok", "damage": "", "doubt": ""}
+        same["facts"] = json.dumps(facts)
+        rows = [{**same, "node": node, "attempt": f"{name} {i}", "wrong": []} for i, node in enumerate(self.nodes)]
         path = self.fleet.table("nodes", name, self.cluster) / f"{name}--0.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, path, compression="zstd")
+        write_parquet(path, table_of(rows, NODE_TYPES))
 
 
 def fleet_with_cases(fleet: Fleet, nodes: Sequence[str], of: Sequence[FleetPoint]) -> list[str]:

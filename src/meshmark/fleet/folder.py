@@ -21,13 +21,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.store.layout import date_of, result_files
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 NODE_TEXTS: Final = (
     "campaign",
@@ -47,19 +44,14 @@ NODE_TEXTS: Final = (
     "facts",
 )
 NODE_NUMBERS: Final = ("elapsed_s", "cpu_s", "peak_bytes", "steps", "steps_ok")
+# Types of the columns of the files of nodes, with a row for each node and attempt.
+NODE_TYPES: Final[dict[str, str]] = {
+    **dict.fromkeys(NODE_TEXTS, "VARCHAR"),
+    **dict.fromkeys(NODE_NUMBERS, "DOUBLE"),
+    "wrong": "VARCHAR[]",
+}
 _ENTRIES: Final = frozenset({"fleet.toml", "plans", "campaigns", "results", "nodes"})  # each fleet has one of them
 CAMPAIGN: Final = re.compile(r"[a-z]+-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)-[0-9a-f]{4,8}")
-
-
-def nodes_schema() -> pa.Schema:
-    """Return the schema of the Parquet files of nodes: one row per node and attempt."""
-    import pyarrow as pa
-
-    return pa.schema(
-        [(name, pa.string()) for name in NODE_TEXTS]
-        + [(name, pa.float64()) for name in NODE_NUMBERS]
-        + [("wrong", pa.list_(pa.string()))]
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ import json
 import lzma
 import os
 import stat
+import sys
 import tarfile
 import tempfile
 import zlib
@@ -36,6 +37,11 @@ from meshmark.machine.sources import from_hwloc_xml, from_synthetic, from_sysfs,
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import FileTree, MachineError
 from meshmark.store.files import open_regular, read_bytes, write_file
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 FORMAT = 1
 SUFFIXES = (".tar.gz", ".tar.xz", ".tar.zst")
@@ -221,9 +227,7 @@ def _compressed(data: bytes, suffix: str) -> bytes:
         return gzip.compress(data, mtime=0)
     if suffix == ".tar.xz":
         return lzma.compress(data, preset=9 | lzma.PRESET_EXTREME)
-    import pyarrow as pa
-
-    return bytes(pa.Codec("zstd", 19).compress(data, asbytes=True))
+    return zstd.compress(data, level=19)
 
 
 # ------------------------------------------------------------------ reading
@@ -239,12 +243,18 @@ def unpacked(archive: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="meshmark-machine-") as folder:
         try:
             _unpack(archive, Path(folder))
-        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OSError, RecursionError) as error:
+        except _DAMAGED as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
             raise MachineError(
                 f"{quoted(archive)}: not a capture of a machine, or damaged ({quoted(reason)})"
             ) from None
         yield Path(folder)
+
+
+_DAMAGED = (
+    *(tarfile.TarError, zlib.error, lzma.LZMAError, zstd.ZstdError),
+    *(EOFError, ValueError, OSError, RecursionError),
+)  # what reading a damaged archive raises
 
 
 class _LimitedReader:
@@ -277,9 +287,7 @@ def _members(archive: Path) -> Iterator[tarfile.TarFile]:
         file.seek(0)
         stream: Any
         if start.startswith(b"\x28\xb5\x2f\xfd"):
-            import pyarrow as pa
-
-            stream = stack.enter_context(pa.CompressedInputStream(pa.PythonFile(file), "zstd"))
+            stream = stack.enter_context(zstd.ZstdFile(file))
         elif start.startswith(b"\x1f\x8b"):
             stream = stack.enter_context(gzip.GzipFile(fileobj=file))
         elif start.startswith(b"\xfd7zXZ"):

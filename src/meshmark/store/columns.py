@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from meshmark.store.parquet import schema_or_problem
+from meshmark.store.parquet import types_or_problem
 from meshmark.store.record import (
     BETTER,
     FLAGS,
@@ -32,9 +31,10 @@ from meshmark.store.record import (
     value_problem,
 )
 from meshmark.store.run import Absence
+from meshmark.values.arrow import listed, listed_once, selected, table_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from arro3.core import Table
 
 _PART_ROWS: Final = 10_000  # rows that are converted at once: a row takes ten times as much memory as in a table
 MEASURED: Final = "measured"  # status of a record; the status of an absence is its kind
@@ -151,77 +151,56 @@ POINT: Final[dict[str, type]] = {
 }
 
 
-# ------------------------------------------------------------------ schemas
+_TYPES: Final = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE"}
+# Types of all columns. `run`, `step`, `status`, `machine`, `instrument` and `conditions` always have a value.
+COLUMN_TYPES: Final[dict[str, str]] = {
+    **dict.fromkeys(TEXTS, "VARCHAR"),
+    **dict.fromkeys(NUMBERS, "DOUBLE"),
+    "samples": "DOUBLE[]",
+    "flags": "VARCHAR[]",
+    **{name: _TYPES[kind] for name, kind in POINT.items()},
+    **dict.fromkeys(OF_NODES, "VARCHAR"),
+}
+MACHINE_TYPES: Final[dict[str, str]] = dict.fromkeys(MACHINE_COLUMNS, "VARCHAR")
 
 
-@cache
-def schema() -> pa.Schema:
-    """Return all columns. `run`, `step`, `status`, `machine`, `instrument`, `conditions` always have a value."""
-    import pyarrow as pa
-
-    types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
-    return pa.schema(
-        [(name, pa.string()) for name in TEXTS]
-        + [(name, pa.float64()) for name in NUMBERS]
-        + [("samples", pa.list_(pa.float64())), ("flags", pa.list_(pa.string()))]
-        + [(name, types[kind]) for name, kind in POINT.items()]
-        + [(name, pa.string()) for name in OF_NODES]
-    )
-
-
-def machine_schema() -> pa.Schema:
-    """Return the schema of the files of machines: every column is text."""
-    import pyarrow as pa
-
-    return pa.schema([(name, pa.string()) for name in MACHINE_COLUMNS])
+# ------------------------------------------------------------------ files
 
 
 def schema_problem(path: Path) -> str:
     """Return why a file is not a file of results, according to the schema in its footer; "" if it is."""
-    return _columns_problem(path, schema, (*ALWAYS, *OF_RECORDS, "low", "high", "status"))
+    return _columns_problem(path, COLUMN_TYPES, (*ALWAYS, *OF_RECORDS, "low", "high", "status"))
 
 
 def machine_problem(path: Path) -> str:
     """Return why the schema of a file of machines is not valid; "" if it is."""
-    return _columns_problem(path, machine_schema, MACHINE_COLUMNS)
+    return _columns_problem(path, MACHINE_TYPES, MACHINE_COLUMNS)
 
 
-def _columns_problem(path: Path, wanted: Callable[[], pa.Schema], required: Iterable[str]) -> str:
-    fields = schema_or_problem(path)
-    if isinstance(fields, str):
-        return fields
-    types = {field.name: field.type for field in fields}
+def _columns_problem(path: Path, wanted: Mapping[str, str], required: Iterable[str]) -> str:
+    types = types_or_problem(path)
+    if isinstance(types, str):
+        return types
     if missing := [name for name in required if name not in types]:
         return f"not a file of a store: missing column {missing[0]}"
-    wanted_types = _types(wanted)
     for name, column_type in types.items():
-        if column_type != wanted_types.get(name, column_type):
-            return f"not a file of a store: column {name}: found {column_type}, {wanted_types[name]} is required"
+        if column_type != wanted.get(name, column_type):
+            return f"not a file of a store: column {name}: found {column_type}, {wanted[name]} is required"
     return ""
-
-
-@cache
-def _types(wanted: Callable[[], pa.Schema]) -> dict[str, pa.DataType]:
-    return {field.name: field.type for field in wanted()}
 
 
 # ------------------------------------------------------------------ rows
 
 
-def table_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return rows of results, at least one, as a table. Columns of conditions and nodes that no row has are left out.
+def tables_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[Table]:
+    """Yield rows of results as tables. Columns of conditions and nodes that no row of a table has are left out.
 
     A store with thousands of files is read several times as fast without these columns.
     """
-    import pyarrow as pa
-
-    parts = []
     remaining_rows = iter(rows)
     while part := list(islice(remaining_rows, _PART_ROWS)):
         names = {name for row in part for name in row}
-        fields = [f for f in schema() if f.name in names or f.name not in {*POINT, *OF_NODES}]
-        parts.append(pa.Table.from_pylist(part, schema=pa.schema(fields)))
-    return pa.concat_tables(parts, promote_options="default")
+        yield table_of(part, {k: t for k, t in COLUMN_TYPES.items() if k in names or k not in {*POINT, *OF_NODES}})
 
 
 def row_of(record: Record, run: str, step: str) -> dict[str, Any]:
@@ -287,50 +266,64 @@ def absence_of(row: dict[str, Any]) -> Absence:
     return Absence(conditions=_conditions(row), kind=row["status"], **texts)
 
 
-def rows_are_valid(table: pa.Table) -> bool:
+class _ColumnLists(dict[str, list[Any]]):
+    """The values of the columns of a table, which are converted when they are first used."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self.table = table
+
+    def __missing__(self, name: str) -> list[Any]:
+        self[name] = (listed_once if COLUMN_TYPES[name] == "VARCHAR" else listed)(self.table[name])
+        return self[name]
+
+    def lack(self, required: Iterable[str]) -> bool:
+        """Return whether a value is missing in one of these columns."""
+        return any(self.table[name].null_count for name in required)
+
+
+def rows_are_valid(table: Table) -> bool:
     """Return whether all rows are valid. The check works by columns, which is faster than row by row.
 
     False does not prove an error; `record_of` and `absence_of` decide, and report the reason.
     """
-    measured = table["status"].to_numpy(zero_copy_only=False) == MEASURED
-    if measured.all():
-        return _objects_of_records(table) is not None
-    if measured.any():
-        return all(rows_are_valid(table.filter(rows)) for rows in (measured, ~measured))
-    return not _lacks(table, ("status", *ALWAYS, "reason", "enable")) and _objects(table) is not None
+    columns = _ColumnLists(table)
+    measured = [i for i, status in enumerate(columns["status"]) if status == MEASURED]
+    if len(measured) == table.num_rows:
+        return _objects_of_records(columns) is not None
+    if measured:
+        others = [i for i, status in enumerate(columns["status"]) if status != MEASURED]
+        return all(rows_are_valid(selected(table, rows)) for rows in (measured, others))
+    return not columns.lack(("status", *ALWAYS, "reason", "enable")) and _objects(columns) is not None
 
 
-def _lacks(table: pa.Table, required: Iterable[str]) -> bool:
-    return any(table[name].null_count for name in required)
-
-
-def _objects_of_records(table: pa.Table) -> dict[str, dict[str, Scalar]] | None:
+def _objects_of_records(columns: _ColumnLists) -> dict[str, dict[str, Scalar]] | None:
     """Return the objects of conditions and of provenance by their texts; None if a record is perhaps not valid."""
-    if _lacks(table, (*ALWAYS, *OF_RECORDS)) or not _values_are_valid(table):
+    if columns.lack((*ALWAYS, *OF_RECORDS)) or not _values_are_valid(columns):
         return None
-    return _objects(table)
+    return _objects(columns)
 
 
-def _values_are_valid(table: pa.Table) -> bool:
+def _values_are_valid(columns: _ColumnLists) -> bool:
     """Return whether the texts and numbers of records are valid, apart from conditions and provenance."""
     import numpy as np
 
-    flags = table["flags"].combine_chunks().flatten().unique().to_pylist()
-    if not {*flags} <= FLAGS or not {*table["source"].unique().to_pylist()} <= SOURCES:
+    if not {*chain.from_iterable(columns["flags"])} <= FLAGS:
         return False
-    if not {*table["better"].unique().to_pylist()} <= BETTER:
+    if not ({*columns["source"]} <= SOURCES and {*columns["better"]} <= BETTER):
         return False
-    if not _are_possible(table):
+    if any("" in columns[name] for name in ("machine", "instrument", "metric", "unit")):
         return False
-    if any("" in table[name].unique().to_pylist() for name in ("machine", "instrument", "metric", "unit")):
+    lists = columns["samples"]
+    counts = np.fromiter(map(len, lists), dtype=int, count=len(lists))
+    flat = np.fromiter((math.nan if v is None else v for v in chain.from_iterable(lists)), dtype=float)
+    if counts.min(initial=1) < 1 or not np.isfinite(flat).all():
         return False
-    lists = table["samples"].combine_chunks()
-    counts = np.asarray(lists.value_lengths())
-    flat = np.asarray(lists.flatten())
-    if counts.min(initial=1) < 1 or lists.flatten().null_count or not np.isfinite(flat).all():
+    negative = np.unique(np.repeat(np.arange(len(counts)), counts)[flat < 0.0])
+    if any(value_problem(*kind, -1.0) for kind in {(columns["unit"][i], columns["better"][i]) for i in negative}):
         return False
     begins = np.cumsum(counts) - counts
-    value, low, high = (table[name].to_numpy(zero_copy_only=False) for name in NUMBERS)
+    value, low, high = (np.array(columns[name], dtype=float) for name in NUMBERS)  # NaN for a missing number
     return all(
         _summaries_agree(
             np.sort(flat[begins[counts == n][:, None] + np.arange(n)], axis=1),
@@ -338,16 +331,6 @@ def _values_are_valid(table: pa.Table) -> bool:
         )
         for n in np.unique(counts)
     )
-
-
-def _are_possible(table: pa.Table) -> bool:
-    """Return whether the units and directions of the records allow all samples."""
-    import pyarrow.compute as pc
-
-    lists = table["samples"].combine_chunks()
-    parents = pc.list_parent_indices(lists).filter(pc.less(lists.flatten(), 0.0))
-    negative = table.select(["unit", "better"]).take(parents.unique()).to_pylist()
-    return not any(value_problem(row["unit"], row["better"], -1.0) for row in negative)
 
 
 def _summaries_agree(samples: Any, value: Any, low: Any, high: Any) -> bool:
@@ -372,11 +355,11 @@ def _summaries_agree(samples: Any, value: Any, low: Any, high: Any) -> bool:
     return near(low, samples[:, rank - 1]) and near(high, samples[:, n - rank])
 
 
-def _objects(table: pa.Table) -> dict[str, dict[str, Scalar]] | None:
+def _objects(columns: _ColumnLists) -> dict[str, dict[str, Scalar]] | None:
     """Return the objects of conditions and of provenance by their texts; None if one is not an object of scalars."""
     objects = {}
     for name in ("conditions", "provenance"):
-        for text in {*table[name].to_pylist()} - {None}:
+        for text in {*columns[name]} - {None}:
             try:
                 objects[text] = scalars(json.loads(text), name)
             except (ValueError, RecursionError):
@@ -384,17 +367,18 @@ def _objects(table: pa.Table) -> dict[str, dict[str, Scalar]] | None:
     return objects
 
 
-def records_of(table: pa.Table) -> list[Record] | None:
+def records_of(table: Table) -> list[Record] | None:
     """Return the records of rows; None if a row is perhaps not valid, so that `record_of` has to decide.
 
     This takes a third of the time of `record_of`. Records with the same provenance share it.
     """
-    if (objects := _objects_of_records(table)) is None:
+    columns = _ColumnLists(table)
+    if (objects := _objects_of_records(columns)) is None:
         return None
-    texts = {name: list(map(intern, table[name].to_pylist())) for name in _RECORD_TEXTS}
-    value, low, high, samples, flags, start, other, provenance = (table[name].to_pylist() for name in _RECORD_VALUES)
+    texts = {name: list(map(intern, columns[name])) for name in _RECORD_TEXTS}
+    value, low, high, samples, flags, start, other, provenance = (columns[name] for name in _RECORD_VALUES)
     used = [name for name in POINT if name in table.column_names and table[name].null_count < table.num_rows]
-    points = [(intern(name), _interned(table[name].to_pylist())) for name in used]
+    points = [(intern(name), _interned(columns[name])) for name in used]
     flag_sets: dict[tuple[str, ...], frozenset[str]] = {}
     provenances: dict[tuple[str, str | None], dict[str, Scalar]] = {}
     records = []

@@ -12,9 +12,10 @@ from meshmark.errors import UsageError, quoted
 from meshmark.store.columns import POINT
 from meshmark.store.record import OBSERVED, Record
 from meshmark.store.store import Store
+from meshmark.values.arrow import listed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from arro3.core import Table
 
 # If there is only one run, all of its results are the newest; the window, which takes most of the time, is skipped.
 _QUERY: Final = """
@@ -70,8 +71,8 @@ def newest(store: Store, machine: str, until: str = "", observed: Collection[str
     predicate = f"left(run_start, {len(until)}) <= '{until}'" if until else "true"
     counts: list[int] = []  # the same in every row
 
-    def rows(table: pa.Table) -> list[tuple[str, str, Record]]:
-        counts.extend(table["runs"].slice(0, 1).to_pylist())
+    def rows(table: Table) -> list[tuple[str, str, Record]]:
+        counts.extend(listed(table["runs"].slice(0, 1)))
         return store.rows_in(table)
 
     newest_rows = store.selected(

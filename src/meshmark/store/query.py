@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from meshmark.errors import quoted
-from meshmark.store.columns import schema
+from meshmark.store.columns import COLUMN_TYPES
 from meshmark.store.layout import StoreFile, file_name
-from meshmark.store.parquet import SEPARATOR, read
+from meshmark.store.parquet import SEPARATOR, QueryError, connected, read, rows_of_files
+from meshmark.values.arrow import listed, row_iterator
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from duckdb import DuckDBPyConnection
+    from arro3.core import Table
 
 _PART_ROWS: Final = 10_000
 _Converted = TypeVar("_Converted")
@@ -24,13 +22,9 @@ _Converted = TypeVar("_Converted")
 def runs_in(path: Path) -> list[str]:
     """Return the names of the runs of a file; an empty list if it cannot be read."""
     try:
-        return sorted(filter(None, read(path, ["run"])["run"].unique().to_pylist()))
-    except Exception:  # damaged files make the reader raise arbitrary exceptions; a query reports such files
+        return sorted(filter(None, {*listed(read(path, ["run"])["run"])}))
+    except (OSError, QueryError):  # a query reports such files
         return []
-
-
-class QueryError(Exception):
-    """An error of DuckDB, as one line."""
 
 
 def fetch_rows(query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
@@ -39,31 +33,28 @@ def fetch_rows(query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
     Raises:
         QueryError: DuckDB cannot execute the query.
     """
-    with _connected() as db:
-        cursor = db.execute(query, values)
-        names = [d[0] for d in cursor.description or ()]
-        rows: list[dict[str, Any]] = []
-        while part := cursor.fetchmany(_PART_ROWS):
-            rows += [dict(zip(names, row, strict=True)) for row in part]
-        return rows
+    return fetch_tables(query, values, row_iterator)
 
 
 def fetch_tables(
-    query: str, values: Sequence[Any], convert: Callable[[pa.Table], Iterable[_Converted]]
+    query: str, values: Sequence[Any], convert: Callable[[Table], Iterable[_Converted]]
 ) -> list[_Converted]:
     """Execute a query, and return what `convert` returns for its rows, which it gets in batches.
 
     Raises:
         QueryError: DuckDB cannot execute the query.
     """
-    import pyarrow as pa
+    from arro3.core import RecordBatchReader, Table
 
-    with _connected() as db:
-        reader: pa.RecordBatchReader = db.sql(query, params=list(values)).to_arrow_reader(_PART_ROWS)
-        return [item for batch in reader for item in convert(pa.Table.from_batches([batch]))]
+    items: list[_Converted] = []
+    with connected() as db:
+        for batch in RecordBatchReader.from_arrow(db.sql(query, params=list(values))):
+            for begin in range(0, batch.num_rows, _PART_ROWS):
+                items += convert(Table.from_batches([batch.slice(begin, min(_PART_ROWS, batch.num_rows - begin))]))
+    return items
 
 
-def fetch_table(query: str, values: Sequence[Any], tables: Mapping[str, pa.Table]) -> pa.Table:
+def fetch_table(query: str, values: Sequence[Any], tables: Mapping[str, Table]) -> Table:
     """Execute a query, and return its answer as a table.
 
     Args:
@@ -74,62 +65,24 @@ def fetch_table(query: str, values: Sequence[Any], tables: Mapping[str, pa.Table
     Raises:
         QueryError: DuckDB cannot execute the query.
     """
-    with _connected() as db:
+    from arro3.core import Table
+
+    with connected() as db:
         for name, table in tables.items():
             db.register(name, table)
-        return db.sql(query, params=list(values)).to_arrow_table()
-
-
-@contextmanager
-def _connected() -> Iterator[DuckDBPyConnection]:
-    """Connect to a database in memory.
-
-    Raises:
-        QueryError: DuckDB cannot execute a query in the block.
-    """
-    import duckdb
-    import pyarrow as pa
-
-    with duckdb.connect() as db:
-        try:
-            yield db
-        except (RuntimeError, OSError, pa.ArrowException) as error:  # from DuckDB on SIGINT, or passed on by Arrow
-            if "interrupted" in str(error).lower():
-                raise KeyboardInterrupt from error
-            if isinstance(error, RuntimeError):
-                raise
-            raise _query_error(error) from error
-        except duckdb.Error as error:
-            raise _query_error(error) from error
-
-
-def _query_error(error: Exception) -> QueryError:
-    return QueryError(quoted(str(error).splitlines()[0], 400))  # the message includes the path of the file
+        return Table.from_arrow(db.sql(query, params=list(values)))
 
 
 def rows_sql(files: Sequence[StoreFile]) -> tuple[str, list[Any]]:
     """Return SQL that selects the rows of these files, except rows that newer files replace, and its parameters."""
-    text = (
-        f"{_no_rows()} UNION ALL BY NAME"
-        " SELECT * EXCLUDE (filename) FROM read_parquet(?, union_by_name = true, filename = true)"
-    )
-    values: list[Any] = [[str(file.path) for file in files]]
-    keys = [f"{path}{SEPARATOR}{pair}" for path, pairs in replaced_steps(files).items() for pair in pairs]
-    if keys:
-        text += f" WHERE NOT list_contains(?, concat_ws('{SEPARATOR}', filename, run, step))"
-        values.append(keys)
-    return text, values
+    rows, values = rows_of_files([file.path for file in files], replaced_steps(files))
+    return f"{_no_rows()} UNION ALL BY NAME {rows}", values
 
 
 @cache
 def _no_rows() -> str:
     """Return SQL that selects all columns but no rows. A union with it adds the columns that a file lacks."""
-    types = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
-    columns = [
-        (f.name, types.get(str(f.type)) or f"{types[str(f.type.value_type)]}[]")  # a simple type, or a list of it
-        for f in schema()
-    ]
-    return "SELECT " + ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in columns) + " WHERE false"
+    return "SELECT " + ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in COLUMN_TYPES.items()) + " WHERE false"
 
 
 def replaced_steps(files: Sequence[StoreFile]) -> dict[Path, list[str]]:
@@ -156,7 +109,8 @@ def replaced_steps(files: Sequence[StoreFile]) -> dict[Path, list[str]]:
 def _steps_in(path: Path) -> list[str]:
     """Return the run and step of each step in a file; an empty list if it cannot be read."""
     try:
-        rows = read(path, ["run", "step"]).group_by(["run", "step"]).aggregate([]).to_pylist()
-    except Exception:  # see `runs_in`
+        table = read(path, ["run", "step"])
+    except (OSError, QueryError):  # see `runs_in`
         return []
-    return [f"{row['run']}{SEPARATOR}{row['step']}" for row in rows]
+    steps = dict.fromkeys(zip(listed(table["run"]), listed(table["step"]), strict=True))
+    return [f"{run}{SEPARATOR}{step}" for run, step in steps]

@@ -20,35 +20,37 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.store.columns import (
+    MACHINE_TYPES,
     MEASURED,
     absence_of,
     machine_problem,
-    machine_schema,
     record_of,
     records_of,
     row_of,
     row_of_absence,
     rows_are_valid,
     schema_problem,
-    table_of,
+    tables_of,
 )
 from meshmark.store.files import ASIDE, lock_file, make_folder, read_json, unlink, write_file
 from meshmark.store.layout import INDEX, MACHINES, StoreFile, date_of, file_name, result_files
 from meshmark.store.parquet import (
+    QueryError,
     join,
     read,
     read_or_problem,
     read_problem,
     remove_replaced,
-    without,
+    rewrite,
     write_parquet,
 )
-from meshmark.store.query import QueryError, fetch_rows, fetch_tables, replaced_steps, rows_sql, runs_in
+from meshmark.store.query import fetch_rows, fetch_tables, replaced_steps, rows_sql, runs_in
 from meshmark.store.record import Record, RecordError, is_unicode
 from meshmark.store.run import Absence
+from meshmark.values.arrow import listed, row_iterator, rows_of, selected, table_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from arro3.core import Table
 
 _Item = TypeVar("_Item")
 VERSION: Final = 2
@@ -103,7 +105,7 @@ class Store:
 
     # -------------------------------------------------------------- writing
 
-    def write(self, path: Path, *tables: pa.Table) -> None:
+    def write(self, path: Path, *tables: Table) -> None:
         """Write a file of the store, and mark the folder as a store of this version.
 
         Args:
@@ -139,18 +141,18 @@ class Store:
         rows = (row_of(r, run, step) for r in records)
         if records or absences:
             absent_rows = (row_of_absence(a, run, step, machine) for a in absences)
-            self.add_tables(run, step, [table_of(chain(rows, absent_rows))])
+            self.add_tables(run, step, tables_of(chain(rows, absent_rows)))
 
-    def add_tables(self, run: str, step: str, tables: Iterable[pa.Table]) -> None:
+    def add_tables(self, run: str, step: str, tables: Iterable[Table]) -> None:
         """Add the results of one step of a run as `add` does.
 
         Args:
             run: Name of the run.
             step: Name of the step, not "".
-            tables: Rows of the step, as `columns.table_of` returns them, at least one; texts may be `encoded`.
+            tables: Rows of the step, as `columns.tables_of` yields them, at least one; texts may be `encoded`.
         """
         for name, parts in _by_machine(tables).items():
-            starts = [start for part in parts for start in part["start"].unique().to_pylist() if start]
+            starts = [start for part in parts for start in {*listed(part["start"])} if start]
             folder = self.folder / f"date={date_of(run, min(starts, default=''))}" / f"machine={file_name(name)}"
             self.write(folder / f"{file_name(run)}--{file_name(step)}.parquet", *parts)
 
@@ -168,23 +170,20 @@ class Store:
             if len(files) == 1 and files[0].step and not schema_problem(files[0].path):
                 _rename_step(files[0].path, run)
                 continue
-            table_by_path = {file.path: schema_problem(file.path) or read_or_problem(file.path) for file in files}
-            readable = [file for file in files if not isinstance(table_by_path[file.path], str)]
+            readable = [file for file in files if not (schema_problem(file.path) or read_problem(file.path))]
             steps = [file for file in readable if file.step]
             if not steps or any(not file.step and file not in readable for file in files):
                 continue  # nothing to do, or a damaged file that is left in place
             target = min(steps, key=lambda one: one.path).path.parent / f"{file_name(run)}.parquet"
             if len(readable) > 1:
-                join([file.path for file in readable], target, (), replaced_steps(readable), table_by_path)
+                join([file.path for file in readable], target, (), replaced_steps(readable))
             else:
                 _rename_step(steps[0].path, run)
 
     def add_machine_row(self, row: dict[str, str], name: str) -> None:
         """Add a row of the table of machines (`store.machines`). `name` is unique among the rows of its machine."""
-        import pyarrow as pa
-
         path = self.folder / MACHINES / f"{file_name(row['machine'])}--{file_name(name)}.machine.parquet"
-        self.write(path, pa.Table.from_pylist([row], schema=machine_schema()))
+        self.write(path, table_of([row], MACHINE_TYPES))
 
     @contextlib.contextmanager
     def exclusively(self) -> Iterator[None]:
@@ -221,8 +220,9 @@ class Store:
         unlink(run_files)
         compacted = [file.path for file in files if not file.run and run in runs_in(file.path)]
         for path in compacted:
-            if (remaining_rows := without(table := read(path), table["run"], {run})).num_rows:
-                self.write(path, remaining_rows)
+            table = read(path)
+            if remaining := [i for i, other in enumerate(listed(table["run"])) if other != run]:
+                rewrite(path, selected(table, remaining))
             else:
                 remove_replaced(path.parent)
                 unlink([path])
@@ -288,20 +288,20 @@ class Store:
     def converted(self, convert: Callable[[tuple[str, str, Record]], _Item | None], **equal: str) -> list[_Item]:
         """Return what `convert` makes of the rows that `rows` returns, except None; the records are not kept."""
 
-        def results(table: pa.Table) -> Iterator[_Item]:
+        def results(table: Table) -> Iterator[_Item]:
             return (result for row in self.rows_in(table) if (result := convert(row)) is not None)
 
         return self.selected("SELECT * FROM {rows}", results, **equal)
 
-    def selected(self, query: str, convert: Callable[[pa.Table], Iterable[_Item]], **equal: str) -> list[_Item]:
+    def selected(self, query: str, convert: Callable[[Table], Iterable[_Item]], **equal: str) -> list[_Item]:
         """Return what `convert` makes of the rows of a query as in `select`, which it gets in batches."""
         return self._select(query, equal, _IS_MEASURED, lambda sql, values: fetch_tables(sql, values, convert))
 
-    def rows_in(self, table: pa.Table) -> list[tuple[str, str, Record]]:
+    def rows_in(self, table: Table) -> list[tuple[str, str, Record]]:
         """Return run, step and record of rows with all columns; inconsistent rows are handled as in `parsed`."""
         if (records := records_of(table)) is None:
-            return self.parsed(table.to_pylist())
-        names = ([sys.intern(name) for name in table[column].to_pylist()] for column in ("run", "step"))
+            return self.parsed(row_iterator(table))
+        names = ([sys.intern(name) for name in listed(table[column])] for column in ("run", "step"))
         return list(zip(*names, records, strict=True))
 
     def parsed(self, rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, Record]]:
@@ -349,9 +349,7 @@ class Store:
             if problem := machine_problem(path) or read_problem(path):
                 self.broken[path] = problem
                 continue
-            rows += [
-                row for raw_row in read(path).to_pylist() if (row := self._parse_row(raw_row, _machine)) is not None
-            ]
+            rows += [row for raw in rows_of(read(path)) if (row := self._parse_row(raw, _machine)) is not None]
         return rows
 
     def _machine_files(self) -> list[Path]:
@@ -364,20 +362,17 @@ class Store:
             if path.suffix != ".parquet":
                 yield path, "not a file of the store"
                 continue
-            is_machine_file = path in machine_files
-            table_or_problem = (machine_problem(path) if is_machine_file else schema_problem(path)) or read_or_problem(
-                path
-            )
-            is_readable = not isinstance(table_or_problem, str)
-            yield path, _row_problem(table_or_problem, is_machine_file) if is_readable else table_or_problem
+            of_machine = path in machine_files
+            content = (machine_problem(path) if of_machine else schema_problem(path)) or read_or_problem(path)
+            yield path, content if isinstance(content, str) else _row_problem(content, of_machine)
 
 
-def _row_problem(table: pa.Table, of_machine: bool) -> str:
+def _row_problem(table: Table, of_machine: bool) -> str:
     """Return what is wrong with the rows of a file; "" if they are valid."""
     try:
         if not of_machine and rows_are_valid(table):
             return ""
-        for row in table.to_pylist():
+        for row in row_iterator(table):
             _check(row, of_machine)
     except (RecordError, ValueError, TypeError) as error:
         return f"inconsistent row: {quoted(error)}"
@@ -415,18 +410,17 @@ def _where(equal: dict[str, str]) -> tuple[str, list[str]]:
     return (f"WHERE {clause}" if clause else ""), list(equal.values())
 
 
-def _by_machine(tables: Iterable[pa.Table]) -> dict[str, list[pa.Table]]:
+def _by_machine(tables: Iterable[Table]) -> dict[str, list[Table]]:
     """Return the rows of each machine."""
-    import pyarrow.compute as pc
-
-    rows: dict[str, list[pa.Table]] = {}
+    tables_by_machine: dict[str, list[Table]] = {}
     for table in tables:
-        names = table["machine"].unique().to_pylist()
-        for name in names:
-            rows.setdefault(name, []).append(
-                table if len(names) == 1 else table.filter(pc.equal(table["machine"], name))
-            )
-    return rows
+        rows: dict[str, list[int]] = {}
+        for i, name in enumerate(listed(table["machine"])):
+            rows.setdefault(name, []).append(i)
+        for name, indices in rows.items():
+            part = table if len(rows) == 1 else selected(table, indices)
+            tables_by_machine.setdefault(name, []).append(part)
+    return tables_by_machine
 
 
 def _rename_step(path: Path, run: str) -> None:

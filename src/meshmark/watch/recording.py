@@ -1,9 +1,9 @@
-"""Writes and reads recordings of frames: an Arrow stream while recording, Parquet when complete.
+"""Writes and reads recordings of frames: compressed lines while recording, Parquet when complete.
 
-While recording, `NAME.part` is an Arrow stream of unparsed lines, flushed to disk twice a second; lines are parsed only
-at the end, so that recording causes little load. If the recorder is killed, at most one second is lost, and the rest is
-readable. At the end, the recording is converted to Parquet and replaced atomically. The schema of both contains the
-header (components, metrics, absences).
+While recording, `NAME.part` contains the header and the frames as `meshmark watch --json` prints them, compressed by
+gzip in parts that are flushed to disk every `BATCH_S`. The lines are parsed only at the end, so that recording causes
+little load. If the recorder is killed, at most one second is lost, and the rest is readable. At the end, the recording
+is converted to Parquet, whose metadata contain the header, and replaced atomically.
 
 In Parquet, shares are decimals with three places, which compress to about one byte; other metrics are 32-bit floats.
 """
@@ -11,28 +11,42 @@ In Parquet, shares are decimals with three places, which compress to about one b
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import re
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.store.files import open_regular, written
+from meshmark.store.files import open_regular, utf8
+from meshmark.store.parquet import QueryError, batches, metadata_of, types_of, write_parquet
+from meshmark.store.session import MAX_LINE_BYTES
+from meshmark.values.arrow import array_of, data_type, listed
 from meshmark.watch.frames import Frame, FrameError, Header, frame_of, header_of, parse_line
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from arro3.core import RecordBatch, RecordBatchReader
 
 _PROCESSES: Final = "processes"
-_LINE: Final = "line"
 _TIMES: Final = re.compile(r'"t_s":\s*([0-9.eE+-]+),\s*"window_s":\s*([0-9.eE+-]+)')
-_KEY: Final = b"meshmark.header"
-_FIXED: Final = ("seq", "t_s", "window_s", "at", "late_s", "cost_s", "dropped")
+_KEY: Final = "meshmark.header"
+_FIXED: Final = {
+    "seq": "BIGINT",
+    "t_s": "DOUBLE",
+    "window_s": "FLOAT",
+    "at": "DOUBLE",
+    "late_s": "FLOAT",
+    "cost_s": "FLOAT",
+    "dropped": "BIGINT",
+}
+_LARGEST_SHARE: Final = 9.999  # of those with three places in four digits
+_GROUP_ROWS: Final = 6000  # frames that are converted at once
+_READ_ROWS: Final = 600
 # Frames that the sampler and this process buffer are lost if the recorder is killed; together, they must be below 1 s.
 HOLD_S: Final = 0.5
 BATCH_S: Final = 0.25
@@ -42,58 +56,44 @@ class RecordingError(MeshmarkError):
     """A file that is not a recording, or is corrupt; the message names it."""
 
 
-def _schema(header: Header) -> pa.Schema:
-    """Return the schema of a complete recording."""
-    import pyarrow as pa
+def _rows(frames: Iterator[Frame], header: Header) -> RecordBatchReader:
+    """Return frames as rows, which are made when they are read. NaN marks unknown values."""
+    from arro3.core import Field, RecordBatchReader, Schema
 
-    fixed_columns = [
-        ("seq", pa.int64()),
-        ("t_s", pa.float64()),
-        ("window_s", pa.float32()),
-        ("at", pa.float64()),
-        ("late_s", pa.float32()),
-        ("cost_s", pa.float32()),
-        ("dropped", pa.int64()),
-    ]
-    fields = [pa.field(n, t) for n, t in fixed_columns]
-    for m in header.metrics:
-        kind = pa.decimal128(4, 3) if m.is_share else pa.float32()
-        metadata = {b"unit": m.unit.encode(), b"what": m.what.encode(), b"of": m.of.encode()}
-        fields.append(pa.field(m.name, pa.list_(kind), metadata=metadata))
-    fields.append(pa.field(_PROCESSES, pa.string(), metadata={b"what": b"the busiest processes, JSON"}))
-    return pa.schema(fields, metadata=_metadata(header))
+    metrics = {m.name: "DOUBLE[]" for m in header.metrics}
+    types = {**_FIXED, **metrics, _PROCESSES: "VARCHAR"}
+    schema = Schema([Field(name, data_type(kind), nullable=True) for name, kind in types.items()])
+
+    def groups() -> Iterator[RecordBatch]:
+        while group := list(islice(frames, _GROUP_ROWS)):
+            yield _batch(group, header).with_schema(schema)
+
+    return RecordBatchReader.from_batches(schema, groups())
 
 
-def _metadata(header: Header) -> dict[bytes, bytes]:
-    return {_KEY: json.dumps(header.to_json(), separators=(",", ":")).encode()}
-
-
-def _table(frames: Sequence[Frame], header: Header, schema: pa.Schema) -> pa.Table:
+def _batch(frames: Sequence[Frame], header: Header) -> RecordBatch:
     import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    from arro3.core import Array, RecordBatch, list_array
 
-    columns: list[Any] = [[getattr(f, name) for f in frames] for name in _FIXED]
+    columns = {name: array_of([getattr(f, name) for f in frames], kind) for name, kind in _FIXED.items()}
     for m in header.metrics:
         count = header.count(m.component_class)
         unknown: list[float | None] = [None] * count
-        # NaN marks unknown values; recordings never contain NaN.
-        rows = np.array([f.values.get(m.name, unknown) for f in frames], dtype=np.float64).reshape(len(frames), count)
-        offsets = pa.array(np.arange(0, len(frames) * count + 1, count, dtype=np.int32)) if count else None
-        flat: Any = rows.ravel()
-        if m.is_share:
-            thousandths = np.clip(np.rint(flat * 1000), 0, 9999)
-            integers = pa.array(np.nan_to_num(thousandths).astype(np.int64), mask=np.isnan(flat)).cast(
-                pa.decimal128(19, 0)
-            )
-            values = pc.multiply(integers, pa.scalar(Decimal("0.001"))).cast(pa.decimal128(4, 3))
-        else:
-            values = pa.array(flat.astype(np.float32), mask=np.isnan(flat))
-        kind = schema.field(m.name).type
-        columns.append(pa.ListArray.from_arrays(offsets, values, type=kind) if count else [[] for _ in frames])
-    columns.append([json.dumps(f.processes) if f.processes else None for f in frames])
-    arrays = [c if isinstance(c, pa.Array) else pa.array(c, type=f.type) for c, f in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+        values = np.array([f.values.get(m.name, unknown) for f in frames], dtype=np.float64).reshape(len(frames), count)
+        ends = np.arange(len(frames) + 1, dtype=np.int32) * count
+        columns[m.name] = list_array(Array(ends), Array(values.ravel()), type=data_type("DOUBLE[]"))
+    columns[_PROCESSES] = array_of([json.dumps(f.processes) if f.processes else None for f in frames], "VARCHAR")
+    return RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _stored(header: Header) -> str:
+    """Return SQL that converts the columns of `_rows` to the columns of a recording."""
+    columns = [f'"{name}"' for name in _FIXED]
+    for m in header.metrics:
+        share = f"least(greatest(v, 0), {_LARGEST_SHARE})::DECIMAL(4, 3)"
+        value = f"CASE WHEN isnan(v) THEN NULL ELSE {share if m.is_share else 'v::FLOAT'} END"
+        columns.append(f'list_transform("{m.name}", lambda v: {value}) AS "{m.name}"')
+    return ", ".join([*columns, _PROCESSES])
 
 
 class Recorder:
@@ -107,17 +107,13 @@ class Recorder:
     """
 
     def __init__(self, out: Path, header: Header) -> None:
-        import pyarrow as pa
-
         if out.exists():
             raise RecordingError(f"{out}: the file exists", "choose another with --out")
         self.out, self.part = out, out.with_name(out.name + ".part")
         self.header = header
         self.frames = 0
         self._has_header = False  # becomes true once the header is on disk
-        fields = [pa.field("t_s", pa.float64()), pa.field(_LINE, pa.string())]
-        self._schema = pa.schema(fields, metadata=_metadata(header))
-        self._waiting: list[tuple[float, str]] = []
+        self._waiting: list[str] = []
         self._flushed_s = 0.0
         try:
             self._file = self.part.open("xb")
@@ -128,9 +124,8 @@ class Recorder:
             ) from None
         except OSError as error:
             raise RecordingError(f"{out}: {error.strerror}") from error
-        options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1), use_threads=False)
-        self._writer = pa.ipc.new_stream(self._file, self._schema, options=options)
-        self._sync()
+        self._waiting.append(json.dumps(header.to_json(), separators=(",", ":")))
+        self.flush()
 
     def add(self, frame: Frame) -> None:
         """Add a frame; frames are written to disk every `BATCH_S`."""
@@ -150,7 +145,7 @@ class Recorder:
     def _keep(self, line: str, t_s: float, window_s: float) -> None:
         if not self._waiting:
             self._flushed_s = t_s - window_s
-        self._waiting.append((t_s, line))
+        self._waiting.append(line)
         self.frames += 1
         if t_s - self._flushed_s >= BATCH_S - 1e-6:
             self.flush()
@@ -160,11 +155,8 @@ class Recorder:
         if not self._waiting:
             return
         try:
-            import pyarrow as pa
-
-            times, lines = zip(*self._waiting, strict=True)
-            arrays = [pa.array(times, pa.float64()), pa.array(lines, pa.string())]
-            self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
+            text = "".join(f"{line}\n" for line in self._waiting)
+            self._file.write(gzip.compress(utf8(text), compresslevel=1, mtime=0))
             self._sync()
         except OSError as error:
             if not self._has_header:
@@ -183,8 +175,6 @@ class Recorder:
     def close(self) -> None:
         """End the recording and convert it to Parquet."""
         self.flush()
-        self._writer.close()
-        self._sync()
         self._file.close()
         compact(self.part, self.out)
         self.part.unlink()
@@ -231,93 +221,66 @@ def opened(path: Path) -> RecordingFile:
 
 def compact(part: Path, out: Path) -> None:
     """Convert a recording to Parquet, atomically."""
-    import pyarrow.parquet as pq
-
     recording = RecordingFile(part)
-    schema = _schema(recording.header)
-    # Byte stream split reduces the size of noisy values by a third.
-    encodings = {f"{f.name}.list.element": "BYTE_STREAM_SPLIT" for f in schema if f.name not in (*_FIXED, _PROCESSES)}
+    header = recording.header
+    damage: list[RecordingError] = []
+
+    def frames() -> Iterator[Frame]:
+        try:
+            yield from recording.frames()
+        except RecordingError as error:  # DuckDB would pass on its text only
+            damage.append(error)
+
     try:
-        with (
-            written(out) as file,
-            pq.ParquetWriter(
-                file,
-                schema,
-                compression="zstd",
-                compression_level=9,
-                column_encoding=encodings,
-                store_decimal_as_integer=True,
-                use_dictionary=[_PROCESSES],
-            ) as writer,
-        ):
-            frames = recording.frames()
-            while group := list(islice(frames, 6000)):
-                writer.write_table(_table(group, recording.header, schema), row_group_size=1 << 20)
-    except RecordingError:
-        raise
-    except MeshmarkError as error:
+        write_parquet(
+            out,
+            _rows(frames(), header),
+            columns=_stored(header),
+            metadata={_KEY: json.dumps(header.to_json(), separators=(",", ":"))},
+            options="COMPRESSION_LEVEL 9, PARQUET_VERSION V2",  # floats by byte, which takes a third less
+            private=False,
+        )
+    except (MeshmarkError, QueryError) as error:
         raise RecordingError(str(error), f"the recording is intact in {part}") from error
+    if damage:
+        out.unlink()
+        raise damage[0]
 
 
-def _spoiled() -> tuple[type[Exception], ...]:
-    """Return the exceptions that reading a damaged file raises; a length in it may be larger than the memory."""
-    import pyarrow as pa
-
-    return (OSError, ValueError, TypeError, MemoryError, pa.ArrowException)
+_SPOILED: Final = (OSError, EOFError, ValueError, TypeError, zlib.error)  # what reading a damaged file raises
 
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:80]
 
 
-def _header_in(schema: pa.Schema, path: Path, whole: bool) -> Header:
-    """Read the header from a recording's schema and check its columns.
+def _header(text: bytes | None, path: Path) -> Header:
+    """Return the header of a recording.
 
     Raises:
-        RecordingError: the header or a column is missing.
+        RecordingError: The header is missing or invalid.
     """
-    text = (schema.metadata or {}).get(_KEY)
     if text is None:
         raise RecordingError(f"{path}: not a Meshmark recording: no header")
     try:
-        header = header_of(parse_line(text))
-        names = schema.names
+        return header_of(parse_line(text))
     except UnicodeDecodeError as error:
         raise RecordingError(f"{path}: corrupt: {error}") from error
     except FrameError as error:
         raise RecordingError(f"{path}: {error}") from error
-    for name in (*_FIXED, _PROCESSES, *(m.name for m in header.metrics)) if whole else ("t_s", _LINE):
-        if name not in names:
-            raise RecordingError(f"{path}: not a Meshmark recording: no column {name}")
-    return header
 
 
-def _open_part(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the schema of an incomplete recording and its intact batches, with all columns or some."""
-    import pyarrow as pa
-
-    try:
-        # Arrow crashes if its second thread cannot be started, and a batch is too small for threads.
-        options = pa.ipc.IpcReadOptions(use_threads=False)
-        reader = pa.ipc.open_stream(open_regular(path), options=options)
-        if columns is not None:
-            options.included_fields = [reader.schema.get_field_index(c) for c in columns]
-            reader = pa.ipc.open_stream(open_regular(path), options=options)
-    except _spoiled() as error:
-        raise RecordingError(f"{path}: not a recording: {_first_line(error)}") from error
-
-    def whole() -> Iterator[pa.RecordBatch]:
+def _intact_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of an incomplete recording up to the first that was not written completely."""
+    with open_regular(path) as file, gzip.GzipFile(fileobj=file) as lines:
         while True:
             try:
-                batch = reader.read_next_batch()
-                batch.validate(full=True)  # checks offsets against the size of the file
-            except StopIteration:
+                line = lines.readline(MAX_LINE_BYTES)
+            except _SPOILED:
                 return
-            except _spoiled():
-                return  # a truncated batch
-            yield batch
-
-    return reader.schema, whole()
+            if not line.endswith(b"\n"):
+                return
+            yield line
 
 
 class RecordingFile:
@@ -328,26 +291,28 @@ class RecordingFile:
     """
 
     def __init__(self, path: Path) -> None:
-        import pyarrow.parquet as pq
-
         self.path = path
+        self._parquet: IO[bytes] | None = None
         try:
             with open_regular(path) as file:
                 magic = file.read(4)
+            if magic == b"PAR1":
+                self._parquet = open_regular(path)  # stays readable if it is replaced
         except (OSError, ValueError) as error:
             raise RecordingError(f"{quoted(path)}: {getattr(error, 'strerror', None) or error}") from error
-        self._parquet: Any = None
-        if magic == b"PAR1":
-            try:
-                # The file is not memory mapped, because that raises SIGBUS if the file shrinks; opening it here allows
-                # non-UTF-8 names.
-                self._parquet = pq.ParquetFile(open_regular(path))
-            except _spoiled() as error:
-                raise RecordingError(f"{path}: truncated or corrupt: {_first_line(error)}") from error
-            schema = self._parquet.schema_arrow
-        else:
-            schema, _ = _open_part(path)
-        self.header = _header_in(schema, path, whole=self._parquet is not None)
+        if self._parquet is None:
+            if not magic.startswith(b"\x1f\x8b"):
+                raise RecordingError(f"{path}: not a recording: neither Parquet nor compressed by gzip")
+            self.header = _header(next(_intact_lines(path), None), path)
+            return
+        try:
+            names = types_of(self._parquet)
+            self.header = _header(metadata_of(self._parquet).get(_KEY), path)
+        except QueryError as error:
+            raise RecordingError(f"{path}: truncated or corrupt: {_first_line(error)}") from error
+        for name in (*_FIXED, *(m.name for m in self.header.metrics), _PROCESSES):
+            if name not in names:
+                raise RecordingError(f"{path}: not a Meshmark recording: no column {name}")
 
     def count(self) -> int:
         """Return the number of frames."""
@@ -356,67 +321,61 @@ class RecordingFile:
     def extent(self) -> tuple[int, float]:
         """Return the number of frames and the end of the last frame, in s, without reading their values."""
         rows, end_s = 0, 0.0
-        try:
-            for batch in self._batches(["t_s"]):
-                rows += batch.num_rows
-                end_s = float(batch.column("t_s")[-1].as_py()) if batch.num_rows else end_s
-        except _spoiled() as error:
-            raise RecordingError(f"{self.path}: corrupt: {_first_line(error)}") from error
+        if self._parquet is None:
+            for line in islice(_intact_lines(self.path), 1, None):
+                times = _TIMES.search(line.decode(errors="replace"))
+                rows, end_s = rows + 1, float(times[1]) if times else end_s
+            return rows, end_s
+        for batch in self._batches(self._parquet, "t_s"):
+            rows += batch.num_rows
+            if batch.num_rows:
+                end_s = listed(batch["t_s"].slice(batch.num_rows - 1))[0]
         return rows, end_s
 
     def some(self, begin: int, count: int) -> list[Frame]:
         """Return up to `count` frames, from index `begin`."""
         return list(islice(self._from(begin), count))
 
-    def _batches(self, columns: list[str] | None = None) -> Iterator[Any]:
-        """Yield batches with only these columns; None: all columns."""
-        if self._parquet is not None:
-            try:
-                yield from self._parquet.iter_batches(batch_size=600, columns=columns)
-            except _spoiled() as error:
-                raise RecordingError(f"{self.path}: corrupt: {_first_line(error)}") from error
-        else:
-            yield from _open_part(self.path, columns)[1]
+    def _batches(self, parquet: IO[bytes], columns: str, first: int = 0) -> Iterator[RecordBatch]:
+        """Yield batches of rows from index `first`, with only these columns, which are SQL."""
+        try:
+            yield from batches(parquet, columns, first)
+        except QueryError as error:
+            raise RecordingError(f"{self.path}: corrupt: {_first_line(error)}") from error
 
     def frames(self, begin_s: float = 0.0) -> Iterator[Frame]:
         """Yield frames whose window ends after `begin_s`."""
         return (f for f in self._from(0) if f.t_s > begin_s or begin_s <= 0)
 
     def _from(self, first: int) -> Iterator[Frame]:
-        """Yield frames from index `first`; earlier batches are skipped without conversion."""
+        """Yield frames from index `first`; earlier ones are skipped without conversion."""
         try:
-            for line in self._lines(first):
+            for line in self._lines(first) if self._parquet is None else self._parsed(self._parquet, first):
                 yield frame_of(line, self.header)
         except FrameError as error:
             raise RecordingError(f"{self.path}: corrupt: {error}") from error
-        except _spoiled() as error:
+        except _SPOILED as error:
             raise RecordingError(f"{self.path}: corrupt: {_first_line(error)}") from error
 
     def _lines(self, first: int) -> Iterator[Mapping[str, Any]]:
+        return map(parse_line, islice(_intact_lines(self.path), 1 + first, None))
+
+    def _parsed(self, parquet: IO[bytes], first: int) -> Iterator[Mapping[str, Any]]:
         metrics = [m.name for m in self.header.metrics]
-        shares = {m.name for m in self.header.metrics if m.is_share}
-        for batch in self._batches():
-            skip_count = min(first, batch.num_rows)
-            first -= skip_count
-            if skip_count == batch.num_rows:
-                continue
-            batch = batch.slice(skip_count)  # noqa: PLW2901
-            if self._parquet is None:
-                yield from map(parse_line, batch.column(_LINE).to_pylist())
-                continue
-            columns = {n: batch.column(n).to_pylist() for n in (*_FIXED, *metrics, _PROCESSES)}
-            if any(None in columns[n] for n in _FIXED):
-                raise RecordingError(f"{self.path}: corrupt: a frame without number or time")
-            for i in range(batch.num_rows):
-                values = {
-                    n: [None if v is None else float(v) for v in columns[n][i] or ()]
-                    if n in shares
-                    else columns[n][i] or []
-                    for n in metrics
-                }
-                processes = columns[_PROCESSES][i]
-                yield {
-                    **{name: columns[name][i] for name in _FIXED},
-                    "values": values,
-                    "processes": parse_line(f'{{"of":{processes}}}')["of"] if processes else (),
-                }
+        # Shares are decimals, which would become slow objects of Python.
+        selected = [f'"{m.name}"::DOUBLE[] AS "{m.name}"' if m.is_share else f'"{m.name}"' for m in self.header.metrics]
+        for whole in self._batches(
+            parquet, ", ".join([*(f'"{name}"' for name in _FIXED), *selected, _PROCESSES]), first
+        ):
+            for begin in range(0, whole.num_rows, _READ_ROWS):
+                batch = whole.slice(begin, min(_READ_ROWS, whole.num_rows - begin))
+                columns = {n: listed(batch[n]) for n in (*_FIXED, *metrics, _PROCESSES)}
+                if any(None in columns[n] for n in _FIXED):
+                    raise RecordingError(f"{self.path}: corrupt: a frame without number or time")
+                for i in range(batch.num_rows):
+                    processes = columns[_PROCESSES][i]
+                    yield {
+                        **{name: columns[name][i] for name in _FIXED},
+                        "values": {n: columns[n][i] or [] for n in metrics},
+                        "processes": parse_line(f'{{"of":{processes}}}')["of"] if processes else (),
+                    }

@@ -28,6 +28,7 @@ from meshmark.fleet.health.limits import with_limits
 from meshmark.fleet.plan import NodePlan
 from meshmark.measure.runs.spec import parse_spec
 from meshmark.native import find_native
+from meshmark.values.arrow import rows_of
 from support.made_application import SPEC, SUM, lines_with, plan_of, run_line
 from support.made_fleet import MadeEngine, lines_of, write_result
 
@@ -365,7 +366,7 @@ def test_applications_are_ingested_like_instruments(tmp_path: Path) -> None:
     assert {p.metric for p in matrix.points} == {"figure_of_merit", "elapsed", "user", "system", "peak_memory"}
     rows = query(fleet, "nodes", [name], "hawk", "SELECT node, wrong FROM read_parquet(?) ORDER BY node")
     assert rows is not None
-    assert [len(row["wrong"]) for row in rows.to_pylist()] == [0, 1, 0]
+    assert [len(row["wrong"]) for row in rows_of(rows)] == [0, 1, 0]
 
 
 def judged(fleet: Fleet, kind: str, day: int, plan: NodePlan, nodes: list[str], wrong: Sequence[str] = ()) -> None:

@@ -154,7 +154,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, name: str, monkeypatch: pytes
     fleet = Fleet(tmp_path)
     write_result(inbox(fleet, name), "n1", lines_of("n1"))
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:

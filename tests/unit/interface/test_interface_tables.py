@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -110,8 +111,17 @@ def test_frames_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(mm.AbsentError, match=rf"{name}.* is not installed: pip install 'meshmark\[notebook\]'"):
             getattr(table(latency()), f"to_{name}")()
-    monkeypatch.setitem(sys.modules, "polars", SimpleNamespace(from_arrow=lambda t: t.num_rows))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(mm.AbsentError, match=r"pyarrow is not installed: pip install 'meshmark\[arrow\]'"):
+        _ = table(latency()).arrow
+    monkeypatch.setitem(sys.modules, "polars", SimpleNamespace(from_arrow=len))  # type: ignore[arg-type]
     assert table(latency()).to_polars() == len(latency())
+
+
+def test_libraries_that_read_arrow_read_a_table() -> None:
+    t = table(latency())
+    assert duckdb.sql("SELECT count(*), max(value) FROM t").fetchall() == [(len(t), max(t["value"]))]
+    assert t.arrow.num_rows == len(t)
 
 
 def test_what_is_printed_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ SPACK = PACKAGING / "spack" / "packages" / "meshmark" / "package.py"
 EASYBUILD = PACKAGING / "easybuild" / f"Meshmark-{VERSION}.eb"
 CONDA = PACKAGING / "conda" / "recipe.yaml"
 # Packages whose names in other repositories differ from their names in the Python Package Index.
-SPACK_NAMES = {"duckdb": "duckdb"}
+SPACK_NAMES = {"duckdb": "duckdb", "backports.zstd": "py-backports-zstd"}
 CONDA_NAMES = {"duckdb": "python-duckdb", "prometheus-client": "prometheus_client"}
 
 
@@ -31,7 +31,7 @@ def described() -> dict[str, Any]:
 
 def requirements() -> dict[str, str]:
     """Return the oldest version of each package that the Python package needs, by name."""
-    words = [re.fullmatch(r"([\w-]+)>=([\d.]+)", word) for word in PROJECT["dependencies"]]
+    words = [re.fullmatch(r"([\w.-]+)>=([\d.]+)(; .*)?", word) for word in PROJECT["dependencies"]]
     assert all(words)
     return {match[1]: match[2] for match in words if match}
 

@@ -204,19 +204,14 @@ def test_a_signal_while_the_database_works_is_one(tmp_path: Path, monkeypatch: p
     store = Store(tmp_path / "s")
     store.add("good", "a", [record()])
 
-    class Interrupted:
-        def __enter__(self) -> Interrupted:
-            return self
+    def interrupted(*_: object) -> None:
+        raise RuntimeError("Query interrupted")
 
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def sql(self, *_: object, **__: object) -> None:
-            raise RuntimeError("Query interrupted")
-
-    monkeypatch.setattr("duckdb.connect", Interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        store.query()
+    with monkeypatch.context() as patched:
+        patched.setattr("duckdb.DuckDBPyRelation.__arrow_c_stream__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.query()
+    assert store.query() == [record()]
 
 
 def test_half_a_character_hides_one_record_alone(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 import random
 import re
@@ -10,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from meshmark.errors import MeshmarkError
@@ -103,9 +103,7 @@ def damaged(line: dict[str, Any], rng: random.Random) -> str:
 
 
 def write_part(path: Path, header: str, lines: list[str]) -> None:
-    schema = pa.schema([("t_s", pa.float64()), ("line", pa.string())], metadata={b"meshmark.header": header.encode()})
-    with pa.ipc.new_stream(path, schema) as writer:
-        writer.write_batch(pa.record_batch([pa.array([0.1] * len(lines)), pa.array(lines)], schema=schema))
+    path.write_bytes(gzip.compress("".join(f"{line}\n" for line in (header, *lines)).encode()))
 
 
 def uses(folder: Path) -> dict[str, Callable[[RecordingFile], object]]:

@@ -48,7 +48,6 @@ class Meshmark(PythonPackage):
         depends_on("py-typer@0.12:")
         depends_on("py-rich@13:")
         depends_on("py-pydantic@2.6:")
-        depends_on("py-pyarrow@15: ^arrow+parquet")
         depends_on("duckdb@1.5: +python")
         depends_on("py-h11@0.14:")
         depends_on("py-httpx@0.28:")
@@ -61,6 +60,8 @@ class Meshmark(PythonPackage):
         depends_on("py-textual@1:")
         depends_on("py-uvicorn@0.29:")
         # Not looked up in Spack's packages.
+        depends_on("py-arro3-core@0.9:")
+        depends_on("py-backports-zstd@1:")
         depends_on("py-quickjs-ng@0.17:")
         depends_on("py-resvg-py@0.5:")
         depends_on("py-clustershell@1.9:", when="+fleet")

@@ -18,7 +18,7 @@ from meshmark.errors import MeshmarkError, UsageError, near, quoted
 from meshmark.values.paths import default_store
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from arro3.core import Table
 
     from meshmark.store.store import Store
 
@@ -161,7 +161,7 @@ def _write_lines(
     """
     from meshmark.store.export import started_between, to_jsonl
 
-    def write(table: pa.Table) -> list[_Part]:
+    def write(table: Table) -> list[_Part]:
         begin = lines.tell()
         rows = [row for row in archive.rows_in(table) if started_between(row, since, until)]
         try:

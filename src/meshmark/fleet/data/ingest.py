@@ -41,18 +41,19 @@ from meshmark.fleet.data.results import (
 )
 from meshmark.fleet.data.values import query
 from meshmark.fleet.data.workers import signals_deferred
-from meshmark.fleet.folder import NODE_TEXTS, Fleet, nodes_schema
+from meshmark.fleet.folder import NODE_TEXTS, NODE_TYPES, Fleet
 from meshmark.measure.repetitions import point_key
 from meshmark.process import die_with_parent
-from meshmark.store.columns import row_of, row_of_absence, schema
+from meshmark.store.columns import COLUMN_TYPES, row_of, row_of_absence
 from meshmark.store.files import ASIDE, make_folder, unlink
 from meshmark.store.parquet import UNIQUE, write_parquet
 from meshmark.store.record import Record
 from meshmark.store.session import NoLocksError, lock
+from meshmark.values.arrow import listed, table_of
 from meshmark.values.inputs import fields_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from arro3.core import Table
 
 _MOST_PROCESSES: Final = 16
 _OLD_S: Final = 3600.0  # a claim on a file system without locks is abandoned after this time
@@ -166,7 +167,7 @@ def taken(fleet: Fleet, campaign: str, cluster: str, column: str, condition: str
     """
     text = f"SELECT DISTINCT {column} FROM read_parquet(?) WHERE {condition}"
     table = query(fleet, "nodes", [campaign], cluster, text)
-    return {*table[column].to_pylist()} if table is not None else set()
+    return {*listed(table[column])} if table is not None else set()
 
 
 # ------------------------------------------------------------------ claims
@@ -324,10 +325,8 @@ def _interpreted(work: _IngestContext, chunks: Sequence[_Chunk]) -> Generator[tu
 
 def _interpret(work: _IngestContext, chunk: _Chunk) -> _ChunkResult:
     """Read the files of a chunk, write their results, and return the outcome."""
-    import pyarrow as pa
-
     stem, files = chunk
-    part, results, attempts = _ChunkResult(), list[pa.Table](), set(work.have)
+    part, results, attempts = _ChunkResult(), list["Table"](), set(work.have)
     for path in files:
         try:
             results += _interpret_file(work, path, part, attempts)
@@ -338,12 +337,12 @@ def _interpret(work: _IngestContext, chunk: _Chunk) -> _ChunkResult:
     if part.rows:
         _doubts(part.rows, part.outcome)
         # Sorted by point and node, so that the values of a point are adjacent.
-        table = pa.concat_tables(results).sort_by([("point", "ascending"), ("node", "ascending")])
-        write_parquet(work.fleet.table("results", work.campaign, work.cluster) / f"{stem}.parquet", table)
+        path = work.fleet.table("results", work.campaign, work.cluster) / f"{stem}.parquet"
+        write_parquet(path, *results, order=("point", "node"))
     return part
 
 
-def _interpret_file(work: _IngestContext, path: Path, part: _ChunkResult, attempts: set[str]) -> list[pa.Table]:
+def _interpret_file(work: _IngestContext, path: Path, part: _ChunkResult, attempts: set[str]) -> list[Table]:
     """Read the file of a node, and add the outcome to a part.
 
     Args:
@@ -358,8 +357,6 @@ def _interpret_file(work: _IngestContext, path: Path, part: _ChunkResult, attemp
     Raises:
         ResultError: The file cannot be ingested; the part is unchanged.
     """
-    import pyarrow as pa
-
     name = path.name.removesuffix(INTERRUPTED).removesuffix(SUFFIX)
     packed = read_packed(path)
     attempt = hashlib.sha256(packed).hexdigest()[:16]
@@ -372,9 +369,8 @@ def _interpret_file(work: _IngestContext, path: Path, part: _ChunkResult, attemp
     verdicts = verdicts_of(work.fleet.plans, result)
     identity = {"campaign": work.campaign, "node": name, "attempt": attempt}
     row = _node_row(result, identity, [text for verdict in verdicts.values() for text in verdict.wrong])
-    # Arrow raises an error for a value of another type than its column, before anything is added to the part.
-    pa.Table.from_pylist([row], schema=nodes_schema())
-    table = pa.Table.from_pylist(list(_rows(result, identity, verdicts)), schema=schema())
+    table_of([row], NODE_TYPES)  # raises an error for a value of another type than its column, as the next line does
+    table = table_of(list(_rows(result, identity, verdicts)), COLUMN_TYPES)
     part.rows.append(row)
     part.outcome.nodes.append(name)
     if result.status.startswith(REFUSED):
@@ -388,11 +384,9 @@ def _interpret_file(work: _IngestContext, path: Path, part: _ChunkResult, attemp
 
 def _complete(work: _IngestContext, stem: str, part: _ChunkResult) -> None:
     """Write the rows of nodes, which completes a part, and remove or move their files."""
-    import pyarrow as pa
-
     if part.rows:
         path = work.fleet.table("nodes", work.campaign, work.cluster) / f"{stem}.parquet"
-        write_parquet(path, pa.Table.from_pylist(part.rows, schema=nodes_schema()))
+        write_parquet(path, table_of(part.rows, NODE_TYPES))
     unlink(part.done)
     folder = work.fleet.campaign(work.campaign) / "refused"  # where a person can inspect them
     for path in part.refused:

@@ -11,6 +11,7 @@ from meshmark.fleet.folder import Fleet
 from meshmark.fleet.health.classes import classes
 from meshmark.fleet.health.curves import as_distances
 from meshmark.statistics.arrays import Array
+from meshmark.values.arrow import rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def _verdicts(
     for node, texts in wrong.items():
         for wrong_text in texts:
             nodes.setdefault(of_what(wrong_text), set()).add(node)
-    for row in table.to_pylist() if table is not None else ():
+    for row in rows_of(table) if table is not None else ():
         if (name := row["program"] or _kernel(row["instrument"], row["metric"])) in nodes:
             nodes[name].add(row["node"])
     return {name: len(node_names) for name, node_names in nodes.items()}

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import MeshmarkError
 from meshmark.fleet.folder import Fleet
-from meshmark.store.parquet import COMPACTED, read_or_problem, replaced_file_names, write_parquet
-from meshmark.store.query import QueryError, fetch_table
+from meshmark.store.files import open_regular
+from meshmark.store.parquet import COMPACTED, QueryError, metadata_of, read, replaced_file_names, write_parquet
+from meshmark.store.query import fetch_table
+from meshmark.values.arrow import array_of, listed, numbers, row_iterator, rows_of, selected
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
+    from arro3.core import ChunkedArray, Table
     from numpy.typing import NDArray
 
     Array = NDArray[np.float32]
@@ -30,7 +32,7 @@ else:
 
 _VERSION: Final = 1
 _DERIVED: Final = "bandwidth_gross"  # derived from the samples of another metric
-_META: Final = b"meshmark"
+_META: Final = "meshmark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,8 @@ def write_matrix(fleet: Fleet, cluster: str, matrix: CampaignValues, sources: Se
         MeshmarkError: The folder cannot be written.
     """
     path = _path(fleet, matrix.campaign, cluster)
-    write_parquet(path, _table(matrix, sources), use_dictionary=list(_TEXTS))
+    head = {"version": _VERSION, "nodes": matrix.nodes, "sources": list(sources)}
+    write_parquet(path, _table(matrix), metadata={_META: json.dumps(head)})
 
 
 def _path(fleet: Fleet, campaign: str, cluster: str) -> Path:
@@ -130,8 +133,7 @@ def node_rows(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> list[dict
               QUALIFY row_number() OVER (PARTITION BY campaign, node
                                          ORDER BY (status = 'ok') DESC, started DESC) = 1 ORDER BY campaign, node"""
     table = query(fleet, "nodes", campaigns, cluster, text)
-    rows: list[dict[str, Any]] = table.to_pylist() if table is not None else []
-    return rows
+    return rows_of(table) if table is not None else []
 
 
 def is_sound(row: Mapping[str, Any]) -> bool:
@@ -146,8 +148,8 @@ def query(
     cluster: str,
     text: str,
     *values: Any,
-    tables: Mapping[str, pa.Table] | None = None,
-) -> pa.Table | None:
+    tables: Mapping[str, Table] | None = None,
+) -> Table | None:
     """Return the answer of DuckDB to a query; None if the campaigns have no files.
 
     Args:
@@ -178,14 +180,12 @@ def flagged_results(fleet: Fleet, campaign: str, cluster: str) -> tuple[int, int
     text = """SELECT count(*) AS results, count(*) FILTER (len(flags) > 0) AS flagged FROM read_parquet(?)
               WHERE status = 'measured' AND point IS NOT NULL AND better <> 'none' AND metric <> ?"""
     counts = query(fleet, "results", [campaign], cluster, text, _DERIVED)
-    rows = counts.to_pylist() if counts is not None else []
+    rows = rows_of(counts) if counts is not None else []
     return sum(row["results"] for row in rows), sum(row["flagged"] for row in rows)
 
 
 def _made(fleet: Fleet, campaign: str, cluster: str) -> CampaignValues:
     import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     sound_rows = [row for row in node_rows(fleet, [campaign], cluster) if is_sound(row)]
     nodes = sorted(row["node"] for row in sound_rows)
@@ -198,25 +198,26 @@ def _made(fleet: Fleet, campaign: str, cluster: str) -> CampaignValues:
     answer = query(fleet, "results", [campaign], cluster, text, _DERIVED, attempts) if sound_rows else None
     if answer is None:
         return CampaignValues(campaign, nodes, [], [], np.empty((0, len(nodes)), np.float32))
-    table = answer.combine_chunks()
-    node_at = np.asarray(pc.index_in(table["node"].combine_chunks(), value_set=pa.array(nodes, pa.string())))
-    point_at, keys = _coded(table["point"])
-    step_at, steps = _coded(table["step"])
+    node_index = {node: i for i, node in enumerate(nodes)}
+    node_at = np.array([node_index[node] for node in listed(answer["node"])], int)
+    point_at, keys = _coded(answer["point"])
+    step_at, steps = _coded(answer["step"])
     repetition = np.array([_repetition(s) for s in steps], int)[step_at] if steps else step_at
     width = int(repetition.max(initial=1)) + 1
     rows, first, row_at = np.unique(point_at * width + repetition, return_index=True, return_inverse=True)
     values = np.full((len(rows), len(nodes)), np.nan, np.float32)
-    values[row_at, node_at] = table["value"].to_numpy()
-    texts = table.select(["instrument", "metric", "unit", "better"]).take(first).to_pylist()
+    values[row_at, node_at] = numbers(answer["value"])
+    texts = row_iterator(selected(answer.select(["instrument", "metric", "unit", "better"]), first))
     points = [FleetPoint(key=keys[int(row_key) // width], **text) for row_key, text in zip(rows, texts, strict=True)]
     return CampaignValues(campaign, nodes, points, [int(row_key) % width for row_key in rows], values)
 
 
-def _coded(column: pa.ChunkedArray) -> tuple[Any, list[str]]:
+def _coded(column: ChunkedArray) -> tuple[Any, list[str]]:
+    """Return the index of each text among the texts of a column, and these texts in order of appearance."""
     import numpy as np
 
-    encoded = column.combine_chunks().dictionary_encode()
-    return np.asarray(encoded.indices).astype(int), encoded.dictionary.to_pylist()
+    indices: dict[str, int] = {}
+    return np.array([indices.setdefault(text, len(indices)) for text in listed(column)], int), list(indices)
 
 
 def _repetition(step: str) -> int:
@@ -225,18 +226,18 @@ def _repetition(step: str) -> int:
     return int(number) if dot and number.isdecimal() else 1
 
 
-def _table(matrix: CampaignValues, sources: Sequence[str]) -> pa.Table:
-    import pyarrow as pa
+def _table(matrix: CampaignValues) -> Table:
+    from arro3.core import Array, Table, fixed_size_list_array
 
-    rows, width = matrix.values.shape
-    values = pa.FixedSizeListArray.from_arrays(pa.array(matrix.values.ravel()), width) if width else None
-    columns: dict[str, Any] = {
-        **{k: pa.array([getattr(p, k) for p in matrix.points], pa.string()) for k in _TEXTS},
-        "repetition": pa.array(matrix.repetitions, pa.int32()),
-        "values": values if values is not None else pa.nulls(rows),
-    }
-    head = {"version": _VERSION, "nodes": matrix.nodes, "sources": list(sources)}
-    return pa.table(columns).replace_schema_metadata({_META: json.dumps(head)})
+    width = len(matrix.nodes)
+    values = fixed_size_list_array(Array(matrix.values.ravel()), width) if width else None
+    return Table.from_pydict(
+        {
+            **{k: array_of([getattr(p, k) for p in matrix.points], "VARCHAR") for k in _TEXTS},
+            "repetition": array_of(matrix.repetitions, "INTEGER"),
+            "values": values if values is not None else array_of([None] * len(matrix.points), "FLOAT[]"),
+        }
+    )
 
 
 _TEXTS: Final = ("key", "instrument", "metric", "unit", "better")
@@ -245,21 +246,20 @@ _TEXTS: Final = ("key", "instrument", "metric", "unit", "better")
 def _kept(path: Path, campaign: str, sources: Sequence[str]) -> CampaignValues | None:
     """Return the matrix in a file; None if the file is missing, damaged or computed from other results."""
     import numpy as np
-    import pyarrow as pa
+    from arro3.core import list_flatten
 
-    table = read_or_problem(path)
-    if isinstance(table, str):
-        return None
     try:
-        head = json.loads((table.schema.metadata or {})[_META])
+        with open_regular(path) as file:
+            head = json.loads(metadata_of(file)[_META])
         if head["version"] != _VERSION or head["sources"] != list(sources):
             return None
-        texts = zip(*(table[k].to_pylist() for k in _TEXTS), strict=True)
-        values = table["values"].combine_chunks()
-        flat = values.flatten() if len(head["nodes"]) else pa.array([], pa.float32())
-        shaped = np.asarray(flat.to_numpy(zero_copy_only=False), np.float32).reshape(len(table), len(head["nodes"]))
+        table = read(path)
+        texts = zip(*(listed(table[k]) for k in _TEXTS), strict=True)
+        shaped = np.empty((table.num_rows, len(head["nodes"])), np.float32)
+        if shaped.size:
+            shaped[:] = list_flatten(table["values"].combine_chunks()).to_numpy().reshape(shaped.shape)
         return CampaignValues(
-            campaign, head["nodes"], [FleetPoint(*text) for text in texts], table["repetition"].to_pylist(), shaped
+            campaign, head["nodes"], [FleetPoint(*text) for text in texts], listed(table["repetition"]), shaped
         )
-    except (pa.ArrowException, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (OSError, QueryError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None

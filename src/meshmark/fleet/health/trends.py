@@ -16,6 +16,7 @@ from meshmark.fleet.folder import Fleet
 from meshmark.statistics.arrays import Array
 from meshmark.statistics.changepoints import LevelSplit, splits
 from meshmark.statistics.estimates import nan_median
+from meshmark.values.arrow import rows_of, table_of
 
 _SMALLEST: Final = 0.01  # least relative change of a class that is reported
 _RATE: Final = 0.05  # probability of a false change in any metric of a class
@@ -175,20 +176,14 @@ def new_facts(
     fleet: Fleet, cluster: str, campaigns: Sequence[str], members: Sequence[Sequence[str]]
 ) -> list[list[NewFact]]:
     """Return for each class the facts that changed on most of its nodes, oldest first."""
-    import pyarrow as pa
-
-    member_table = pa.table(
-        {
-            "node": [n for nodes in members for n in nodes],
-            "class": pa.array([i for i, nodes in enumerate(members) for _ in nodes], pa.int32()),
-        }
-    )
+    member_rows = [{"node": node, "class": i} for i, nodes in enumerate(members) for node in nodes]
+    member_table = table_of(member_rows, {"node": "VARCHAR", "class": "INTEGER"})
     text = """SELECT class, campaign, facts, count(DISTINCT node) AS nodes
               FROM read_parquet(?) JOIN members USING (node) WHERE facts <> '{}' GROUP BY ALL"""
     table = query(fleet, "nodes", campaigns, cluster, text, tables={"members": member_table})
     if table is None:
         return [[] for _ in members]
-    rows = table.to_pylist()
+    rows = rows_of(table)
     parsed: dict[str, Mapping[str, str]] = {text: json.loads(text) for text in {row["facts"] for row in rows}}
     order = {name: i for i, name in enumerate(campaigns)}
     facts_by_class = []

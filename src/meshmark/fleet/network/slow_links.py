@@ -33,6 +33,7 @@ from meshmark.statistics.arrays import Array
 from meshmark.statistics.estimates import location, nan_median
 from meshmark.store.files import write_file
 from meshmark.store.session import held
+from meshmark.values.arrow import rows_of
 
 _SUSPECT_Z: Final = 3.0  # standard deviations from which a switch is suspected
 _MEMBERS: Final = 8  # nodes below a suspected switch that measure again
@@ -102,7 +103,7 @@ def read_exchange(fleet: Fleet, campaign: str, cluster: str) -> PairCampaign:
            FROM read_parquet(?) WHERE status = 'measured' AND metric = 'message_latency' AND value > 0
            GROUP BY node, point ORDER BY size, point""",
     )
-    rows = answer.to_pylist() if answer else []
+    rows = rows_of(answer) if answer is not None else []
     if not rows:
         raise AbsentError(f"{campaign}: no pair was measured", f"meshmark fleet pairs {fleet.root}")
     points = {r["point"]: FleetPoint(r["point"], r["instrument"], r["metric"], r["unit"], r["better"]) for r in rows}

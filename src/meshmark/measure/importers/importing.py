@@ -28,7 +28,7 @@ from meshmark.measure.importers.card import read_card
 from meshmark.measure.importers.output import MAX_LISTED, LeftOutItem, decoded, encoding_of
 from meshmark.measure.importers.packed import PackedRecords
 from meshmark.measure.runs.journal import parse_line, read_journal
-from meshmark.store.columns import row_of_absence, table_of
+from meshmark.store.columns import row_of_absence, tables_of
 from meshmark.store.export import CSV_FIXED, record_of_csv
 from meshmark.store.files import open_regular
 from meshmark.store.record import Record, RecordError, is_unicode
@@ -427,7 +427,7 @@ def add_to(
             if plan.is_new:
                 part = plan.part
                 absences = [row_of_absence(a, plan.run, plan.step, part.machine) for a in part.absences]
-                tables = [*part.records.tables(plan.run, plan.step), *([table_of(absences)] if absences else [])]
+                tables = [*part.records.tables(plan.run, plan.step), *tables_of(absences)]
                 store.add_tables(plan.run, plan.step, tables)
         for run in runs:
             store.finish(run)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from meshmark.store.columns import record_of, records_of, row_of, table_of
-from meshmark.store.parquet import decoded, encoded
+from meshmark.store.columns import record_of, records_of, row_of, tables_of
 from meshmark.store.record import Record
+from meshmark.values.arrow import array_of, decoded, encoded, row_iterator
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from arro3.core import Table
 
 _PART_RECORDS: Final = 10_000
 
@@ -21,7 +21,7 @@ class PackedRecords(Collection[Record]):
     __slots__ = ("_recent", "_tables")
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self._tables: list[pa.Table] = []
+        self._tables: list[Table] = []
         self._recent: list[Record] = []
         for record in records:
             self.append(record)
@@ -30,7 +30,7 @@ class PackedRecords(Collection[Record]):
         """Add a record at the end."""
         self._recent.append(record)
         if len(self._recent) == _PART_RECORDS:
-            self._tables.append(encoded(table_of(row_of(r, "", "") for r in self._recent)))
+            self._tables += map(encoded, tables_of(row_of(r, "", "") for r in self._recent))
             self._recent = []
 
     def __len__(self) -> int:
@@ -49,24 +49,23 @@ class PackedRecords(Collection[Record]):
         """Return the first record, of which there must be one."""
         return _records(self._tables[0].slice(0, 1))[0] if self._tables else self._recent[0]
 
-    def tables(self, run: str, step: str) -> Iterator[pa.Table]:
+    def tables(self, run: str, step: str) -> Iterator[Table]:
         """Yield the rows of the records as results of a step of a run, in batches; texts may be `encoded`."""
         for table in self._tables:
             yield _with_text(_with_text(table, "run", run), "step", step)
         if self._recent:
-            yield table_of(row_of(r, run, step) for r in self._recent)
+            yield from tables_of(row_of(r, run, step) for r in self._recent)
 
 
-def _records(table: pa.Table) -> list[Record]:
+def _records(table: Table) -> list[Record]:
     """Return the records of rows whose texts are encoded."""
     rows = decoded(table)
     records = records_of(rows)
-    return [record_of(row) for row in rows.to_pylist()] if records is None else records
+    return [record_of(row) for row in row_iterator(rows)] if records is None else records
 
 
-def _with_text(table: pa.Table, name: str, text: str) -> pa.Table:
+def _with_text(table: Table, name: str, text: str) -> Table:
     """Return a table with this text in each row of a column."""
-    import pyarrow as pa
-
-    rows = pa.DictionaryArray.from_arrays(pa.repeat(0, table.num_rows), [text])
-    return table.set_column(table.column_names.index(name), name, rows)
+    texts = array_of([text] * table.num_rows, "VARCHAR")
+    i = table.column_names.index(name)
+    return table.set_column(i, table.schema.field(i).with_type(texts.type), texts)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final
 
 import altair as alt
@@ -74,20 +75,22 @@ def _told_apart(rows: Sequence[Row]) -> list[Record]:
     ]
 
 
-def rows_html(columns: Sequence[str], units: Mapping[str, str], arrow: Any, notes: Sequence[str] = ()) -> str:
+def rows_html(
+    columns: Sequence[str], units: Mapping[str, str], records: Collection[Mapping[str, Any]], notes: Sequence[str] = ()
+) -> str:
     """Render rows of any columns as a table. Numbers have a unit if their column has one.
 
     Args:
         columns: Names of the columns, in their order.
         units: Units by column.
-        arrow: The rows, a `pyarrow.Table`.
+        records: The rows, each with its values by column.
         notes: Lines below the table.
     """
-    rows = arrow.slice(0, ROWS).to_pylist()
+    rows = list(islice(records, ROWS))
     cells = [[_cell(row[name], units.get(name, "") or _text(row.get("unit"))) for name in columns] for row in rows]
     numbers = {i for row in rows for i, name in enumerate(columns) if type(row[name]) in {int, float}}
     table = TextTable([name.replace("_", " ") for name in columns], cells, numbers)
-    return render("notebook/rows.html", rows=table, shown=len(rows), total=arrow.num_rows, notes=notes)
+    return render("notebook/rows.html", rows=table, shown=len(rows), total=len(records), notes=notes)
 
 
 def _text(value: object) -> str:
