@@ -3,12 +3,14 @@
 Usage: tidy.py BUILD JOBS [--all] SOURCE…
 
 A source that passes leaves an empty file in BUILD/tidy, named after the digest of the source, of the headers of this
-project that it includes, directly or not, and of the settings. `--all` checks every source.
+project that it includes, directly or not, of the commands that compile it, of the settings and of the version of
+clang-tidy. `--all` checks every source.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -27,7 +29,15 @@ def headers(source: Path) -> frozenset[Path]:
     return frozenset(path for name in names for root in (source.parent, *ROOTS) if (path := root / name).is_file())
 
 
-def digest(source: Path) -> str:
+def commands_by_source(build: Path) -> dict[Path, str]:
+    """Return the commands that compile each source, which is an absolute path."""
+    commands: dict[Path, list[str]] = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        commands.setdefault(Path(entry["file"]), []).append(entry["command"])
+    return {source: "\n".join(sorted(lines)) for source, lines in commands.items()}
+
+
+def digest(source: Path, commands: str) -> str:
     """Return the digest of everything in this project that the result for a source depends on."""
     seen: set[Path] = set()
     waiting = [source]
@@ -36,9 +46,8 @@ def digest(source: Path) -> str:
         if path not in seen:
             seen.add(path)
             waiting += headers(path)
-    flags = [Path("CMakeLists.txt"), *sorted(Path("native").rglob("CMakeLists.txt"))]
-    settings = [Path(".clang-tidy"), Path("requirements/locked.txt"), *flags]
-    texts = [str(path).encode() + path.read_bytes() for path in (*sorted(seen), *settings) if path.is_file()]
+    texts = [str(path).encode() + path.read_bytes() for path in (*sorted(seen), Path(".clang-tidy"))]
+    texts += [commands.encode(), *re.findall(rb"^clang-tidy==\S+", Path("requirements/locked.txt").read_bytes(), re.M)]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()[:32]
 
 
@@ -47,7 +56,8 @@ def main() -> int:
     folder = Path(build) / "tidy"
     folder.mkdir(parents=True, exist_ok=True)
     sources = [Path(word) for word in words if word != "--all"]
-    marks = {source: folder / digest(source) for source in sources}
+    commands = commands_by_source(Path(build))
+    marks = {source: folder / digest(source, commands.get(source.absolute(), "")) for source in sources}
     changed = [source for source in sources if "--all" in words or not marks[source].exists()]
     print(f"clang-tidy: {len(changed)} of {len(sources)} sources changed", flush=True)
     tidy = [str(Path(sys.executable).with_name("clang-tidy")), "--quiet", "-p", build]

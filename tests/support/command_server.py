@@ -26,9 +26,9 @@ from pkgutil import walk_packages
 from threading import Lock, Thread
 from typing import Any, NoReturn
 
-_PRELOADED = ("pyarrow.parquet", "pyarrow.compute", "duckdb", "scipy.stats", "zoneinfo", "typer.main")
+_PRELOADED = ("arro3.core", "duckdb", "scipy.stats", "zoneinfo", "typer.main")
 _PACKAGES = ("cli", "compare", "machine", "measure", "model", "store", "views")  # of Meshmark, that most commands use
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}  # forks are safe then
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}  # forks are safe then
 _FREE = ("XDG_", "MESHMARK_", "HOME", "PATH", "PWD", "TMPDIR", "PYTEST_CURRENT_TEST")  # read when a command runs
 _MAX_REQUEST = 1 << 20
 
