@@ -11,7 +11,7 @@ own_cpp = $(wildcard $(foreach depth,native native/* native/*/* native/*/*/* tes
 python_code = src tests bench docs/generate.py docs/man.py docs/transcripts.py docs/notebooks.py tools/describe_applications.py tools/packages.py tools/tidy.py
 
 .PHONY: help setup setup-run setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint prose types layers \
-        sanitize tidy tsan mutants bench-peers transcripts notebooks docs man wheel bundle packages release-check lock clean distclean
+        sanitize tidy tsan mutants bench-peers transcripts notebooks docs man wheel bundle packages cross release-check lock clean distclean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -156,7 +156,11 @@ wheel: setup ## dist/*.whl, which runs on every distribution with glibc 2.28 or 
 packages: bundle man ## dist/meshmark-native*.deb and .rpm: the bundle and its manual pages; needs dpkg-deb and rpmbuild
 	$(BIN)/python tools/packages.py $(ARGS)
 
-release-check: wheel packages ## build wheel, bundle and packages, and try them on other distributions (as root)
+cross: setup ## the same wheel and bundle for Arm, cross-compiled on Debian
+	tools/wheel.sh aarch64
+	tools/bundle.sh aarch64
+
+release-check: wheel packages $(if $(shell command -v aarch64-linux-gnu-g++),cross) ## build wheel, bundle and packages, and try them on other distributions (as root)
 	$(BIN)/python -m pytest -q tests/release $(PYTEST_ARGS)
 
 bundle: setup ## dist/meshmark-native-*.tar.xz: static programs that need no Python

@@ -25,7 +25,9 @@ rm -rf "$out" dist/meshmark-*-py3-none-*_"$arch".whl
 .venv/bin/python -m pip wheel -q --no-deps --no-build-isolation --wheel-dir "$out" -C build-dir="build/wheel/$arch" \
   -C cmake.define.MM_GLIBC=$glibc -C cmake.define.MM_ZIG="$tools/ziglang/zig" \
   -C cmake.define.MM_MAN="$PWD/build/wheel/man" "${toolchain[@]}" . >&2
-# It checks that the programs need no other library and no newer symbol, and names the wheel accordingly.
-PYTHONPATH=$tools PATH=$tools/bin:$PATH .venv/bin/python -m auditwheel repair \
+# It checks that the programs need no other library and no newer symbol, and names the wheel accordingly. It accepts the
+# platforms of the machine on which it runs only, which is why it has to read the wheel's architecture as the machine's.
+audit='import platform, sys; platform.machine = lambda: sys.argv.pop(1); from auditwheel.main import main; sys.exit(main())'
+PYTHONPATH=$tools PATH=$tools/bin:$PATH .venv/bin/python -c "$audit" "$arch" repair \
   --only-plat --plat "manylinux_${glibc/./_}_$arch" --wheel-dir dist "$out"/*.whl >&2
 ls -l dist/*.whl

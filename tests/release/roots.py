@@ -39,17 +39,37 @@ def debian(suite: str) -> Path:
     """Return the root of a Debian release with Python."""
     root = ROOTS / suite
     if not (root / "complete").exists():
-        if shutil.which("debootstrap") is None or os.geteuid() != 0:
-            pytest.skip("debootstrap and root are needed")
-        shutil.rmtree(root, ignore_errors=True)
-        root.mkdir(parents=True)
         # The standard library of Debian's Python is divided; python3-venv brings what pip needs.
-        argv = ["debootstrap", "--variant=minbase", "--include=python3-venv", suite, str(root), mirror()]
-        completed = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if completed.returncode != 0:
-            pytest.skip(f"debootstrap {suite}: {completed.stdout[-200:]}")
+        _bootstrap(root, "--include=python3-venv", suite)
         (root / "complete").touch()
     return root
+
+
+def debian_files(suite: str, arch: str) -> Path:
+    """Return a folder with the files of a Debian release with Python for another architecture.
+
+    Its packages are unpacked, but not configured: an emulator reads the loader, libraries and Python there.
+    """
+    root = ROOTS / f"{suite}-{arch}"
+    if not (root / "complete").exists():
+        _bootstrap(root, "--include=python3", f"--arch={arch}", "--foreign", suite)
+        for package in sorted(root.glob("var/cache/apt/archives/*.deb")):  # debootstrap unpacks the essential ones only
+            archive = subprocess.check_output(["dpkg-deb", "--fsys-tarfile", package])
+            # Files that are there already are kept, which tar reports by its status.
+            subprocess.run(["tar", "-xkC", root], input=archive, stderr=subprocess.DEVNULL, check=False)
+        (root / "complete").touch()
+    return root
+
+
+def _bootstrap(root: Path, *words: str) -> None:
+    if shutil.which("debootstrap") is None or os.geteuid() != 0:
+        pytest.skip("debootstrap and root are needed")
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)
+    argv = ["debootstrap", "--variant=minbase", *words, str(root), mirror()]
+    completed = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        pytest.skip(f"{' '.join(argv)}: {completed.stdout[-200:]}")
 
 
 def run(root: Path, *argv: str, user: str = "", timeout_s: float = 900) -> subprocess.CompletedProcess[str]:
