@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import tempfile
@@ -366,3 +367,11 @@ def test_the_chosen_instructions_are_a_condition() -> None:
     results = [line for line in lines_of(completed.stdout) if line["type"] == "result"]
     assert {line["conditions"]["isa"] for line in results} == {"best"}, "runs that choose otherwise are of one point"
     assert {line["conditions"]["chosen_isa"] for line in results} <= {"sse2", "avx2", "avx512", "neon", "sve"}
+
+
+@pytest.mark.parametrize("name", [name for name in ("kernels", "loops", "pstswm") if name in SMALL])
+def test_the_compiler_is_a_condition_where_its_code_is_measured(name: str) -> None:
+    results = [line for line in lines_of(small_stream(name, 1).stdout) if line["type"] == "result"]
+    (compiler,) = {line["conditions"]["compiler"] for line in results}
+    assert re.fullmatch(r"\S+ \d+(\.\d+)+", compiler)
+    assert all(line["provenance"]["compiler"].startswith(f"{compiler} ") for line in results)

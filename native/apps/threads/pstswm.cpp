@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "apps/pstswm/model.hpp"
+#include "base/harness/provenance.hpp"
 #include "base/topology/topology.hpp"
 #include "instruments/compute/dense.hpp"
 
@@ -173,6 +174,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const SpectralSetti
                   {"threads", cpus.size()},
                   {"cpus", mm::cpu_list(cpus)},
                   {"isa", problem.isa},
+                  {"compiler", mm::kCompilerVersion},
                   {"pages", mm::name(settings.pages)},
                   {"page_bytes", mm::page_bytes(settings.pages)},
                   {"memory_node", run.memory_node(settings.node)}};

@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/harness/instrument.hpp"
+#include "base/harness/provenance.hpp"
 #include "base/options/options.hpp"
 #include "base/resources/counts.hpp"
 #include "base/resources/host.hpp"
@@ -205,7 +206,8 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::workloads
                   {"volume_bytes", entry.info.sized ? volume : 0},
                   {"stride", stride},
                   {"threads", threads},
-                  {"served_by", entry.info.sized ? served_by(volume, threads) : "L1"}};
+                  {"served_by", entry.info.sized ? served_by(volume, threads) : "L1"},
+                  {"compiler", mm::kCompilerVersion}};
   mm::Point p;
   p.conditions = std::move(conditions);
   p.metrics = {"unit_time", "unit_cpu_time"};

@@ -5,6 +5,7 @@
 
 #include "base/clock.hpp"
 #include "base/harness/instrument.hpp"
+#include "base/harness/provenance.hpp"
 #include "base/options/options.hpp"
 #include "kernels/isa.hpp"
 
@@ -168,7 +169,12 @@ void add_point(std::vector<mm::Point>& points, const std::shared_ptr<LoopArrays>
     return mm::seconds(mm::ticks() - begin);
   };
   mm::Point p;
-  p.conditions = {{"kernel", kernel}, {"length", n}, {"isa", isa}, {"cpu", cpu}, {"array_bytes", kElements * 8}};
+  p.conditions = {{"kernel", kernel},
+                  {"length", n},
+                  {"isa", isa},
+                  {"cpu", cpu},
+                  {"array_bytes", kElements * 8},
+                  {"compiler", mm::kCompilerVersion}};
   p.metrics = {"loop_time", "element_rate"};
   p.cpu = cpu;
   p.width_of_first_only = true;

@@ -26,6 +26,7 @@ DERIVED: Final = frozenset({"bandwidth_gross"})  # computed from samples of anot
 # 1 to 3 %.
 RUN_TO_RUN: Final = 0.1
 ONE_RUN: Final = "only one run, so the variation between runs is unknown"
+COMPILER: Final = "compiler"
 PUBLISHED: Final = "published without an interval"
 
 
@@ -262,9 +263,14 @@ def _doubt(record: Record) -> str:
 
 
 def _differing(a: Record, b: Record) -> set[str]:
-    """Return the identity conditions that both have and in which they differ, except the footprints of a level."""
-    a_identity, b_identity = identity(a), identity(b)
-    return {k for k in a_identity.keys() & b_identity.keys() if a_identity[k] != b_identity[k]} - {*PLATEAU}
+    """Return the conditions that both have and in which they differ, except the footprints of a level.
+
+    They are the identity conditions and the compiler, which is a condition only where its code is measured. Results
+    that state no compiler were measured before it was a condition.
+    """
+    a_values, b_values = ({k: r.conditions.get(k) for k in (*identity(r), COMPILER)} for r in (a, b))
+    shared = {k for k in a_values.keys() & b_values.keys() if a_values[k] is not None and b_values[k] is not None}
+    return {k for k in shared if a_values[k] != b_values[k]} - {*PLATEAU}
 
 
 # ------------------------------------------------------------------ what differs

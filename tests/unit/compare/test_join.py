@@ -139,6 +139,17 @@ def test_the_same_machine_has_no_parts() -> None:
     assert isa.word == "slower" and isa.differ == ("isa",)
 
 
+def test_a_mix_of_compilers_is_a_difference() -> None:
+    def loop(value: float, **conditions: str) -> Record:
+        return record("loops", "loop_time", value, kernel="dot", isa="avx2", length=64, cpu=0, **conditions)
+
+    mixed = only(loop(1e-8, compiler="g++ 12.2.0"), loop(2e-8, compiler="g++ 14.1.0"))
+    assert mixed.word == "slower" and mixed.differ == ("compiler",)
+    assert only(loop(1e-8, compiler="g++ 12.2.0"), loop(2e-8, compiler="g++ 12.2.0")).differ == ()
+    before_it_was_a_condition = only(loop(1e-8), loop(2e-8, compiler="g++ 14.1.0"))
+    assert before_it_was_a_condition.word == "slower" and before_it_was_a_condition.differ == ()
+
+
 def test_levels_of_another_machine_are_matched_by_their_place() -> None:
     def level(value: float, number: int, kind: str, at: float) -> Record:
         c = {k: v for k, v in latency()[0].conditions.items() if k != "footprint_bytes"}
