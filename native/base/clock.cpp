@@ -6,8 +6,28 @@
 #include <fstream>
 #include <vector>
 
+#include "base/error.hpp"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace mm {
 namespace {
+
+/// Raises Absent if the processor lacks the instruction that `ticks` reads the counter with, which would end the
+/// program.
+void require_counter() {
+#if defined(__x86_64__)
+  constexpr unsigned kRdtscp = 1U << 27;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(0x80000001, &eax, &ebx, &ecx, &edx) == 0 || (edx & kRdtscp) == 0)
+    throw Absent(
+        "this processor lacks the instruction rdtscp, with which times are measured",
+        "in a virtual machine, choose a processor model that has rdtscp, such as host; otherwise, measure on a "
+        "processor of 2008 or later");
+#endif
+}
 
 bool declared_invariant() {
 #if defined(__x86_64__)
@@ -32,6 +52,7 @@ std::pair<Ticks, Ticks> paired_read() {
 }
 
 ClockInfo calibrate() {
+  require_counter();
   ClockInfo info{};
 #if defined(__x86_64__)
   info.name = "tsc";

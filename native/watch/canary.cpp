@@ -49,6 +49,7 @@ bool Walker::possible() {
 }
 
 Walker::Walker(int node, bool bound, std::uint64_t seed) : arena_(memory_of(node, bound, kBytes)) {
+  clock_info();  // calibrate now, not within a tick; raises Absent where times cannot be measured
   at_ = make_random_ring(arena_->data(), kBytes / kLine, kLine, seed);
   for (std::size_t b = 0; b < kBytes; b += kLine) flush(arena_->data() + b);
 }
@@ -197,7 +198,6 @@ PaceSample measure(Walker& walker, std::vector<std::unique_ptr<PacedReader>>& st
 
 json calibrate(const Host& host, int steps, double seconds) {
   if (!Walker::possible()) throw Absent("cannot flush cache lines on this processor", "");
-  clock_info();
   json nodes = json::object(), shows_traffic = json::object();
   const bool bound = host.nodes.size() > 1;
   cpu_set_t initial_cpus;

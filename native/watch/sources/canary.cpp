@@ -36,7 +36,6 @@ class CanarySource : public Source {
       } catch (const std::exception& error) {
         board.absent("node.latency:node " + std::to_string(host.nodes[n]), error.what());
       }
-    clock_info();  // calibrate now, not within a tick
     latency_ =
         board.add({"node.latency", "s", "latency of a load that misses all caches, by a canary on a CPU of the node"});
     clock_ = board.add({"node.clock", "Hz", "rate of dependent additions on a CPU of the node, by a canary"});
