@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from meshmark import process
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near_option, quoted
-from meshmark.native import find_native, remedy, start_problem
+from meshmark.native import find_native, misfit_remedy, remedy, start_error
 from meshmark.store.record import OBSERVED, Metric, Record
 
 KINDS: Final = ("openmpi", "mpich", "mpi")
@@ -163,10 +163,10 @@ def _described(probe: Path) -> dict[str, Description]:
             # For example, the message of the loader that the C library is too old.
             reason = quoted(completed.stderr.decode(errors="replace").partition("\n")[0])
             text = reason or f"it ended with status {completed.returncode}"
-            raise MeshmarkError(f"{probe.name} --describe failed: {text}", remedy())
+            raise MeshmarkError(f"{probe.name} --describe failed: {text}", misfit_remedy(text))
         return _parsed(completed.stdout)
     except OSError as error:
-        raise MeshmarkError(start_problem(probe, error), remedy()) from error
+        raise start_error(probe, error) from error
     except (subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
         raise MeshmarkError(f"{probe.name} --describe failed: {error}", remedy()) from error
 

@@ -13,6 +13,9 @@ from typing import Any, Final
 from meshmark.errors import MeshmarkError, quoted
 
 VERSION: Final = "0.1.0"  # of the Python half; pyproject.toml has the version of the native half
+_OTHER_PROCESSOR: Final = "it was built for another kind of processor"
+_NO_GLIBC: Final = "this system lacks the C library glibc"
+_NOEXEC: Final = "its file system is mounted with the option noexec"
 _PACKAGE: Final = Path(__file__).resolve().parent
 
 
@@ -33,13 +36,59 @@ def remedy(target: str = "setup", in_wheel: bool = True) -> str:
     return "install Meshmark again" if in_wheel else f"make {target} in a clone of Meshmark"
 
 
-def start_problem(program: Path, error: OSError) -> str:
-    """Return in words why a program cannot be started."""
+def start_error(program: Path, error: OSError) -> MeshmarkError:
+    """Return the error for a program that cannot be started: the cause, and a remedy."""
+    cause = ""
     if error.errno == errno.ENOEXEC:
-        return f"{program.name} cannot be started: it was built for another kind of processor"
-    if error.errno == errno.ENOENT and program.exists():
-        return f"{program.name} cannot be started: this system lacks the C library glibc"
-    return f"{program.name} cannot be started: {error.strerror or error}"
+        cause = _OTHER_PROCESSOR
+    elif error.errno == errno.ENOENT and program.exists():
+        cause = _NO_GLIBC
+    elif is_noexec(program):
+        cause = _NOEXEC
+    text = cause or quoted(error.strerror or error)
+    return MeshmarkError(f"{program.name} cannot be started: {text}", misfit_remedy(text))
+
+
+def _load_error(library: Path, error: OSError) -> MeshmarkError:
+    """Return the error for a library that cannot be loaded: the cause, and a remedy."""
+    cause = ""
+    if _processor(library) not in {b"", _processor(Path("/proc/self/exe"))}:
+        cause = _OTHER_PROCESSOR
+    elif "CS_GNU_LIBC_VERSION" not in os.confstr_names:
+        cause = _NO_GLIBC
+    elif is_noexec(library):
+        cause = _NOEXEC
+    text = cause or quoted(error)
+    return MeshmarkError(f"{library.name} cannot be loaded: {text}", misfit_remedy(text))
+
+
+def misfit_remedy(cause: str) -> str:
+    """Return what to do if a native part does not run on this system.
+
+    Args:
+        cause: A cause that this module states, or a message of the loader.
+    """
+    if cause == _NOEXEC:
+        return "move the clone to another file system" if is_checkout() else "install Meshmark on another file system"
+    is_foreign = cause in {_NO_GLIBC, _OTHER_PROCESSOR} or "GLIBC_" in cause
+    if is_foreign and not is_checkout():
+        return "install Meshmark on this system, or use its static programs (make bundle in a clone of Meshmark)"
+    return remedy()
+
+
+def is_noexec(path: Path) -> bool:
+    """Return whether a file exists, and its file system forbids to execute it."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_NOEXEC)
+    except OSError:
+        return False
+
+
+def _processor(path: Path) -> bytes:
+    """Return the code for the kind of processor in the header of a program or a library; b"" if it has no header."""
+    with path.open("rb") as file:
+        header = file.read(20)
+    return header[18:20] if header.startswith(b"\x7fELF") else b""
 
 
 def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
@@ -51,7 +100,7 @@ def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
         folder: `bin`, or `lib` for a shared library.
 
     Raises:
-        MeshmarkError: The file does not exist or is not executable.
+        MeshmarkError: The file does not exist or cannot be executed.
     """
     override = os.environ.get(variable)
     places = (
@@ -65,6 +114,9 @@ def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
     for place in places:
         if place.is_file() and (folder == "lib" or os.access(place, os.X_OK)):
             return place
+    for place in places:
+        if is_noexec(place):
+            raise start_error(place, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
     hint = remedy() + (f"; {variable} overrides its path" if variable else "")
     raise MeshmarkError(f"{name} not found at {places[-1 if is_checkout() else 0]}", hint=hint)
 
@@ -101,13 +153,22 @@ def _called(library: ctypes.CDLL, path: Path, function: str, *arguments: str | i
         capacity = length + 1
 
 
+def load_library(path: Path) -> ctypes.CDLL:
+    """Load a native library.
+
+    Raises:
+        MeshmarkError: This system cannot load it; the message is the cause.
+    """
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise _load_error(path, error) from error
+
+
 @cache
 def _library() -> tuple[ctypes.CDLL, Path]:
     path = find_native("libmeshmark-values.so", "MESHMARK_VALUES", "lib")
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(error)}", remedy()) from error
+    library = load_library(path)
     version = _called(library, path, "meshmark_version")["value"]
     if version != VERSION:
         raise MeshmarkError(f"{path.name} belongs to Meshmark {version}, the Python package is {VERSION}", remedy())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import resource
 import select
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
-from meshmark.native import find_native
+from meshmark.native import find_native, start_error
 
 _TERM_S: Final = 2.0  # time for a process group to end after SIGTERM
 _KILL_S: Final = 10.0  # time for the kernel to end it after SIGKILL
@@ -103,7 +104,7 @@ def start(
     Raises:
         PreparationError: A preparation failed.
         OSError: The program cannot be executed, or no process can be started.
-        MeshmarkError: Meshmark's own program `meshmark-start` is missing.
+        MeshmarkError: Meshmark's own program `meshmark-start` is missing, or was built for another processor.
     """
     starter = find_native("meshmark-start", "MESHMARK_START")
     report, report_end = os.pipe()
@@ -122,6 +123,10 @@ def start(
                 pass_fds=(report_end, *pass_fds),
                 **options,
             )
+        except OSError as error:
+            if error.errno == errno.ENOEXEC:
+                raise start_error(starter, error) from error
+            raise
         finally:
             os.close(report_end)
         try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from meshmark import process
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
-from meshmark.native import find_native, remedy
+from meshmark.native import find_native, remedy, start_error
 from meshmark.store.record import Metric, Record
 
 
@@ -83,9 +83,12 @@ def _output(completed: subprocess.CompletedProcess[str], allow_refused: bool = F
 
 
 def _run(argv: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    program = find_place()
     try:
-        return process.run_text([find_place(), *argv], timeout_s=timeout_s)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        return process.run_text([program, *argv], timeout_s=timeout_s)
+    except OSError as error:
+        raise start_error(program, error) from error
+    except subprocess.TimeoutExpired as error:
         raise MeshmarkError(f"meshmark-place {argv[0]} failed: {error}") from error
 
 

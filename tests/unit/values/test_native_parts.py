@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -16,6 +17,8 @@ from meshmark.errors import MeshmarkError
 from support.paths import ROOT
 
 OLD_GLIBC = "meshmark-probe: /lib64/libc.so.6: version `GLIBC_2.28' not found (required by meshmark-probe)"
+
+ELSEWHERE = "install Meshmark on this system, or use its static programs (make bundle in a clone of Meshmark)"
 
 
 def program(path: Path, content: bytes) -> Path:
@@ -43,7 +46,34 @@ def test_a_program_that_does_not_start_is_one_line(
     with pytest.raises(MeshmarkError) as caught:
         descriptions()
     assert message in str(caught.value) and "\n" not in str(caught.value)
-    assert caught.value.hint == ("make setup" if is_checkout else "install Meshmark again")
+    # The same wheel would not run on this system either.
+    in_wheel = "install Meshmark again" if "status" in message else ELSEWHERE
+    assert caught.value.hint == ("make setup" if is_checkout else in_wheel)
+
+
+@pytest.mark.parametrize("case", ["another processor", "no glibc", "old glibc", "damaged"])
+def test_a_library_that_is_not_loaded_is_one_line(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Path(os.environ.get("MESHMARK_VALUES") or native.find_native("libmeshmark-values.so", folder="lib"))
+    content = bytearray(library.read_bytes())
+    if case == "another processor":
+        content[18:20] = b"\xff\x01"
+    elif case == "old glibc":
+        content = content.replace(b"GLIBC_2.", b"GLIBC_9.")
+    else:
+        content = content[:4]
+    if case == "no glibc":
+        monkeypatch.delitem(os.confstr_names, "CS_GNU_LIBC_VERSION")
+    monkeypatch.setattr(native, "is_checkout", lambda: False)
+    with pytest.raises(MeshmarkError) as caught:
+        native.load_library(program(tmp_path / library.name, bytes(content)))
+    message, hint = {
+        "another processor": ("it was built for another kind of processor", ELSEWHERE),
+        "no glibc": ("this system lacks the C library glibc", ELSEWHERE),
+        "old glibc": ("GLIBC_9", ELSEWHERE),
+        "damaged": ("file too short", "install Meshmark again"),
+    }[case]
+    assert str(caught.value).startswith(f"{library.name} cannot be loaded: ")
+    assert message in str(caught.value) and "\n" not in str(caught.value) and caught.value.hint == hint
 
 
 def test_halves_of_different_versions_are_refused() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from meshmark import process
 from meshmark.errors import MeshmarkError
-from meshmark.native import find_native, remedy
+from meshmark.native import find_native, remedy, start_error
 
 
 def find_load() -> Path:
@@ -57,7 +57,9 @@ def _described(load: Path) -> Columns:
         completed.check_returncode()
         description = json.loads(completed.stdout)
         return Columns(_columns(description["counts"]), _columns(description["counters"]))
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise start_error(load, error) from error
+    except (subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
         raise MeshmarkError(f"cannot read the description of {load.name}: {error}", hint=remedy()) from error
 
 

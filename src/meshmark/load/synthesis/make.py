@@ -22,6 +22,7 @@ from meshmark.load.calibration.metrics import Metrics, all_metrics
 from meshmark.load.calibration.native import find_load
 from meshmark.load.synthesis import MeasuredTimes, recalibrate
 from meshmark.load.synthesis.program import SyntheticProgram, dump_program
+from meshmark.native import start_error
 
 DISTURBED: Final = 0.01  # share of its time that a trial waited for a CPU, above which CPU time replaces wall time
 VARIES: Final = 0.05  # error of a trial after a correction, above which times vary too much to keep a plan
@@ -56,11 +57,14 @@ class ProgramTrial:
 
 def kernels() -> list[dict[str, Any]]:
     """Return the load kernels, one row each: name, kind, summary, source and variants."""
+    load = find_load()
     try:
-        completed = process.run_text([find_load(), "kernels", "--json"], timeout_s=60)
+        completed = process.run_text([load, "kernels", "--json"], timeout_s=60)
         completed.check_returncode()
         return [json.loads(line) for line in completed.stdout.splitlines()]
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except OSError as error:
+        raise start_error(load, error) from error
+    except (ValueError, subprocess.SubprocessError) as error:
         raise MeshmarkError(f"cannot run meshmark-load kernels: {error}") from error
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from meshmark import process
 from meshmark.describe import Description, description, find_comm, find_probe
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.native import remedy
+from meshmark.native import remedy, start_error
 
 NOT_IN_SPECS: Final = frozenset({"--resume", "--machine"})  # set by the run; --resume would access any file
 
@@ -56,7 +56,9 @@ def check(instrument: str, argv: Sequence[str]) -> Mapping[str, Any]:
     program = find_comm() if description(instrument).ranks else find_probe()
     try:
         completed = process.run_text([program, instrument, "--check", *argv], timeout_s=60)
-    except (OSError, subprocess.SubprocessError) as error:
+    except OSError as error:
+        raise start_error(program, error) from error
+    except subprocess.SubprocessError as error:
         raise MeshmarkError(f"cannot run {program.name}: {error}", hint=remedy()) from error
     if completed.returncode == UsageError.status:
         lines = completed.stderr.strip().splitlines() or ["a parameter is invalid"]
