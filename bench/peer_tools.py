@@ -84,9 +84,9 @@ def number(pattern: str, text: str, what: str) -> float:
 # --- Ours ----------------------------------------------------------------------------------------
 
 
-def records(*words: str) -> list[dict[str, Any]]:
+def records(*words: str, probe: Path = PROBE) -> list[dict[str, Any]]:
     """Return the results of one run of the probe."""
-    lines = run([PROBE, *words], timeout_s=180).splitlines()
+    lines = run([probe, *words], timeout_s=180).splitlines()
     documents = [json.loads(line) for line in lines if line.startswith("{")]
     results = [line for line in documents if line["type"] == "result"]
     if not results:
@@ -100,9 +100,10 @@ def meshmark(
     *words: str,
     note: str = "",
     best: Callable[..., Any] = max,
+    probe: Path = PROBE,
     **conditions: object,
 ) -> Measure:
-    """Return a measurement by the probe. If several results match `conditions`, it takes the best median.
+    """Return a measurement by `probe`. If several results match `conditions`, it takes the best median.
 
     The figure is the median of the record, never its best sample, although some peers print their best.
     """
@@ -110,7 +111,7 @@ def meshmark(
     def measure() -> Figure:
         fitting = [
             r
-            for r in records(*words)
+            for r in records(*words, probe=probe)
             if r["metric"] == metric and all(r["conditions"].get(k) == v for k, v in conditions.items())
         ]
         if not fitting:
