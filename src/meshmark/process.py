@@ -136,10 +136,10 @@ def start(
             raise
     if failure:
         _discard(child)
-        step, error = failure[0].decode(), int(failure[1])
+        step, error_number = failure[0].decode(), int(failure[1])
         if step == "exec":
-            raise OSError(error, os.strerror(error), os.fspath(argv[0]))
-        raise PreparationError(step, error)
+            raise OSError(error_number, os.strerror(error_number), os.fspath(argv[0]))
+        raise PreparationError(step, error_number)
     return child
 
 
