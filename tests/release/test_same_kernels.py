@@ -85,19 +85,7 @@ def test_both_have_the_same_instruments_and_kernels(unpacked: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        [
-            "bandwidth",
-            "--kernel",
-            "copy,triad",
-            "--store",
-            "all",
-            "--threads",
-            "1",
-            "--footprint",
-            "64KiB",
-            "--isa",
-            "all",
-        ],
+        ["bandwidth", "--kernel", "copy,triad", "--threads", "1", "--footprint", "64KiB", "--isa", "all"],
         ["peak", "--threads", "1", "--isa", "all"],
         ["peak", "--threads", "1"],
         ["loops", "--kernel", "dot", "--length", "64", "--isa", "all"],
@@ -107,10 +95,11 @@ def test_both_have_the_same_instruments_and_kernels(unpacked: Path) -> None:
 )
 def test_both_choose_the_same_instruction_sets(words: list[str], unpacked: Path) -> None:
     def points(program: Path) -> set[str]:
-        lines = map(json.loads, output(program, *words, "--budget", "2s", "--interval", "60").splitlines())
-        conditions = [line["conditions"] for line in lines if line["type"] == "result"]
+        lines = map(json.loads, output(program, *words, "--budget", "5s", "--interval", "60").splitlines())
+        # On a busy machine, the budget may end before a point that was chosen is measured.
+        conditions = [line["conditions"] for line in lines if line["type"] in {"result", "absent"}]
         return {
-            f"{c.get('kernel')} {c.get('type')} {c.get('store')} {c['isa']} {c.get('compiler')}" for c in conditions
+            f"{c.get('kernel')} {c.get('type')} {c.get('store')} {c.get('isa')} {c.get('compiler')}" for c in conditions
         }
 
     of_clone, of_wheel = (points(p) for p in (find_probe(), unpacked / "meshmark" / "bin" / "meshmark-probe"))
