@@ -44,7 +44,8 @@ struct ClockInfo {
   bool invariant;           ///< as the processor declares (constant_tsc and nonstop_tsc)
 };
 
-/// Returns the properties of the clock, which is calibrated on first use (about 20 ms).
+/// Returns the properties of the clock, which is calibrated on first use (about 20 ms). Raises Absent if the processor
+/// lacks rdtscp. A program calls this function before `ticks`, which does not check.
 const ClockInfo& clock_info();
 
 inline double seconds(Ticks ticks) { return static_cast<double>(ticks) * clock_info().seconds_per_tick; }
