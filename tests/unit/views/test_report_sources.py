@@ -209,7 +209,8 @@ def test_records_of_every_source_render(name: str, source: Any, capsys: pytest.C
 def test_what_a_model_answers_is_drawn(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     records = measure(name, find_machine("gs1280-4"), SMALL[name], command=f"{name} --on gs1280-4")
     page = render(records, capsys)
-    assert f"meshmark measure {name} --on gs1280-4" in page and "A simulated machine." in page
+    assert f"meshmark measure {name} --on gs1280-4" in page and "A simulated machine." not in page
+    assert '<img class="mesh" src="data:image/svg+xml;base64,' in page and "16 assumed" in page
     # A single kernel has no chart, only a table.
     assert (f'id="chart-{name}"' in page) == (name not in {"peak", "bandwidth"}) and "as a table" in page
 

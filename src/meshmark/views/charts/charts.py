@@ -38,6 +38,7 @@ from meshmark.views.charts.drawing import (
     value_scale,
 )
 from meshmark.views.content.selection import (
+    UNKNOWN,
     listed,
     natural,
     number,
@@ -279,14 +280,17 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     if not latencies:
         return None
     cpus = sorted({int(value_of(r, end)) for r in latencies for end in ("from_cpu", "to_cpu")})
-    nodes = sorted({text_of(r, "home_node") for r in latencies})
+    nodes = sorted({text_of(r, "home_node") for r in latencies}, key=natural)
+    pairs = {(r.conditions["state"], value_of(r, "from_cpu"), value_of(r, "to_cpu")) for r in latencies}
+    if len(pairs) == len(latencies):  # each line is at home where its owner is, so one map has them all
+        nodes = [""]
     charts = []
     side = max(80, min(420, 26 * len(cpus)))
     for state, node in itertools.product(titles, nodes[:4]):
         rows = [
             row(r, from_cpu=int(value_of(r, "from_cpu")), to_cpu=int(value_of(r, "to_cpu")), ns=f"{r.value * 1e9:.0f}")
             for r in latencies
-            if r.conditions["state"] == state and text_of(r, "home_node") == node
+            if r.conditions["state"] == state and node in ("", text_of(r, "home_node"))
         ]
         if not rows:
             continue
@@ -336,9 +340,11 @@ def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     if not pairs:
         return None
     rows = []
+    homes = {r.conditions.get("memory_node") for r, _ in pairs}
     for r, rate in pairs:
         c = r.conditions
         series = f"{c['mode']}, {condition_text('threads', c['threads'])}"
+        series += f", {condition_text('memory_node', c.get('memory_node'))}" if len(homes) > 1 else ""
         reads = number(r, "read_share")
         share = f", {reads:.0%} reads" if c["mode"] == "paced" and reads is not None else ""
         rows.append(
@@ -415,14 +421,15 @@ def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     rates = selected(records, (), "update_rate", numbers=("threads",), texts=("kernel",))
     if not rates:
         return None
-    sized_rates = selected(rates, (), "update_rate", positive=("table_bytes",), above_zero=True)
+    sized_rates = [r for r in rates if value_of(r, "table_bytes") > 0 and r.value > 0]
     if curves := _curves(sized_rates, "table_bytes", "memory_node", "pages", "kernel", "threads"):
+        selected(rates, (), "update_rate", positive=("table_bytes",), above_zero=True)  # a note names the others
         y = log_axis(curves, "update rate", _GOPS)
         return layered(curves, bytes_axis("x", curves, "table"), y, "series", ["size"])
     rows = [
         row(
             r,
-            group=listed(sized(r, "table_bytes"), text_of(r, "pages")),
+            group=listed(sized(r, "table_bytes"), text_of(r, "pages")).replace(UNKNOWN, text_of(r, "kernel")),
             series=f"{r.conditions['kernel']}, {condition_text('threads', r.conditions['threads'])}",
         )
         for r in rates

@@ -307,6 +307,7 @@ _TEMPLATES = {
     "queue_depth": "depth {}",
     "best_chains": "{} chains",
 }
+_MEMORIES = {"all": "memory of all nodes", "local": "local memory"}
 _BARE = {"isa", "kernel", "mode", "type"}
 
 
@@ -314,6 +315,8 @@ def condition_text(key: str, value: Any) -> str:
     """Return a condition as text for a legend."""
     if value is None:
         return f"{key.removesuffix('_bytes').replace('_', ' ')} {UNKNOWN}"
+    if key == "memory_node" and value in _MEMORIES:
+        return _MEMORIES[str(value)]
     if key in {"threads", "jobs"}:
         return f"{value} {key if value != 1 else key[:-1]}"
     if key.endswith("_bytes") and isinstance(value, int | float) and not isinstance(value, bool):

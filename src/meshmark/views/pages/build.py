@@ -45,6 +45,7 @@ from meshmark.views.content.selection import (
 )
 from meshmark.views.content.strengths import EarlierRun, strengths
 from meshmark.views.html import CardRow, MemoryLevel, SampleStrip, TextSpan, Tile, flag_counts
+from meshmark.views.pages import modelled
 from meshmark.views.pages.absent import absent_groups
 from meshmark.views.pages.sections import SECTIONS, ChartSection
 from meshmark.views.tables import Cells, TableSection, TextCell, TextTable
@@ -136,6 +137,7 @@ def _page(
     # Every requested instrument has results or absences.
     requested = {*(r.instrument for r in records), *(a.instrument for a in absences)}
     key_figures = figures(records, _cpus(run))
+    machine = modelled.machine_of(records)
     shown = [s for s in SECTIONS if s.is_shown(requested, s.name in drawn)]
     sections = [_part(s, s.name in drawn, notes[s.name], records, absences, run) for s in shown]
     instruments = dict.fromkeys(i for s in SECTIONS for i in (s.instrument, *s.more))
@@ -144,18 +146,19 @@ def _page(
         drawn,
         site,
         title=run.machine,
-        subtitle=_subtitle(run),
+        subtitle=_subtitle(run) or (machine.title if machine else ""),
         about=_about(run),
         unreliable=_unreliable(records, run),
         strengths=strengths(records, run, key_figures, earlier),
         findings=sentences(records, key_figures),
         verdict=_verdict(records, absences),
         run=run.run_id,
-        tiles=_tiles(records, absences, requested, key_figures),
+        tiles=_tiles(records, absences, requested, modelled.tile_figures(key_figures, records)),
         suspicions=suspicion.lines(suspicion.suspicions(records, _facts(run, "topology").get("caches", []))),
         topology=topology_svg(_facts(run, "topology")) if run.host else "",
-        no_topology=_no_topology(records, run),
-        machine=_machine(records, run),
+        mesh=modelled.mesh(machine),
+        no_topology=modelled.why_no_drawing(records, run),
+        machine=[*modelled.facts(machine), *_machine(records, run)],
         settings=_settings(run) if run.host else [],
         nav=[(s.name, s.title) for s in shown],
         sections=[*sections, *_others(records), *_clock(records)],
@@ -174,14 +177,6 @@ def _facts(run: RunInfo, *keys: str) -> dict[str, Any]:
     for key in keys:
         facts = facts.get(key, {}) if isinstance(facts, Mapping) else {}
     return dict(facts) if isinstance(facts, Mapping) and set(facts) != {"absent"} else {}
-
-
-def _no_topology(records: Sequence[Record], run: RunInfo) -> str:
-    """Return the reason why the page has no drawing of the machine."""
-    if run.host:
-        return "The topology could not be read."
-    models = records and all(r.source == "model" for r in records)
-    return "A simulated machine." if models else "This run contains results, but no information about its host."
 
 
 def _subtitle(run: RunInfo) -> str:
@@ -260,9 +255,11 @@ def _tiles(
     tiles = []
     for key, (title, figure) in figures.items():
         # The section on clocks lists the frequency of every core.
-        if key == "core_frequency" or INSTRUMENT_OF[key] not in requested:
+        if key == "core_frequency" or {**INSTRUMENT_OF, **modelled.FIGURES}[key] not in requested:
             continue
         record = farthest(records, key) if figure is None and key in MEMORY_PAGES else figure
+        if record is None and modelled.is_model(records):  # some figures exist only on hosts
+            continue
         if record is None:
             tiles.append(Tile(title, absent=why_no_figure(records, absences, key)))
             continue
@@ -499,7 +496,6 @@ def _part(
     first = next(s.name for s in SECTIONS if s.instrument == section.instrument)
     results = [r for r in records if r.instrument in {section.instrument, *section.more} and section.name == first]
     shared, tables = _tables(results)
-    modelled = bool(records) and all(r.source == "model" for r in records)
     return _SectionContent(
         section.title,
         section.instrument,
@@ -509,7 +505,7 @@ def _part(
         note,
         details=section.details(records, *topology) if section.details else "",
         absent=note or why_absent(records, absences, section.instrument),
-        offers=() if note or modelled else section.offers,
+        offers=() if note or modelled.is_model(records) else section.offers,
         shared=shared,
         tables=tables,
         results=len(results),

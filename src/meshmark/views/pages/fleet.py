@@ -125,12 +125,15 @@ def fleet_page(overview: Overview) -> str:
 
 def _summary(overview: Overview) -> list[str]:
     latest = overview.seen
-    nodes = len(latest.panel.nodes)
-    judged = sum(len(node_class.of.members) for node_class in latest.classes if node_class.screening)
+    # Nodes without a result of this campaign may have results of earlier ones.
+    measured = {*latest.panel.nodes} - {*overview.left}
+    members = {m for node_class in latest.classes if node_class.screening for m in node_class.of.members}
+    judged = sum(node in measured for m, node in enumerate(latest.panel.nodes) if m in members)
     left = f", {_count(len(overview.left), 'node')} left out" if overview.left else ""
     first, last = date_of(overview.campaigns[0]), date_of(overview.campaigns[-1])
+    compared = f"{judged:,} compared with others of their class{left}"
     return [
-        f"{latest.campaign}: {_count(nodes, 'node')} measured, {judged:,} compared with others of their class{left}.",
+        f"{latest.campaign}: {_count(len(measured), 'node')} measured, {compared}.",
         f"{_count(len(overview.open), 'open case')}. "
         f"{_count(len(overview.campaigns), 'campaign')} from {first} to {last}.",
     ]
