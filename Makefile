@@ -6,12 +6,13 @@
 JOBS ?= $(shell nproc)
 SURVEY ?= --quick
 BIN := .venv/bin
+version = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 export PYTHON JOBS APPS
 own_cpp = $(wildcard $(foreach depth,native native/* native/*/* native/*/*/* tests/native tests/native/* bench,$(depth)/*.cpp $(depth)/*.hpp))
-python_code = src tests bench docs/generate.py docs/man.py docs/transcripts.py docs/notebooks.py tools/describe_applications.py tools/packages.py tools/tidy.py
+python_code = src tests bench docs/generate.py docs/man.py docs/transcripts.py docs/notebooks.py docs/gallery.py docs/synthetic_fleet.py docs/versions.py tools/describe_applications.py tools/packages.py tools/tidy.py
 
 .PHONY: help setup setup-run setup-tests run test test-native test-python test-fast test-unit test-unit-cli test-unit-first test-unit-second test-unit-third test-faults test-system test-guests test-ranks test-slow check check-all fuzz format fix lint prose types layers \
-        sanitize tidy tsan mutants bench-peers transcripts notebooks docs man wheel bundle packages cross release-check lock clean distclean
+        sanitize tidy tsan mutants bench-peers transcripts notebooks docs gallery man wheel bundle packages cross release-check lock clean distclean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -143,9 +144,13 @@ transcripts: setup ## run the commands of the documentation, write what they pri
 notebooks: setup ## run the notebooks of the documentation, write their outputs into them; notebooks in PAGES
 	$(BIN)/python docs/notebooks.py $(PAGES)
 
-docs: setup ## build/docs/index.html
+docs: setup ## build/docs/index.html: the site of this version, beside those that are in build/docs
 	$(BIN)/python docs/generate.py
-	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs/$(version)
+	$(BIN)/python docs/versions.py
+
+gallery: setup ## build/gallery/index.html: reports of this host, three models and a synthetic fleet; reports in PARTS
+	$(BIN)/python docs/gallery.py $(PARTS)
 
 man: setup ## build/man: a manual page for every command and native program
 	$(BIN)/python docs/man.py
