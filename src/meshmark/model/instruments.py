@@ -16,7 +16,6 @@ from meshmark.model.workloads import Run, chase, gups, stream_actor, stream_tria
 from meshmark.store.record import Metric, Record
 from meshmark.store.run import Absence
 from meshmark.values import grammar
-from meshmark.values.units import size
 
 Options = Mapping[str, str]
 Progress = Callable[[int, int], None]
@@ -377,7 +376,7 @@ def _bandwidth_point(
     if rate is None:
         return Absence(
             instrument="bandwidth",
-            reason=f"the cache that holds {size(footprint)} has neither copy_gb_per_s nor bandwidth_gb_per_s",
+            reason="the cache that holds this footprint has neither copy_gb_per_s nor bandwidth_gb_per_s",
             conditions=conditions,
             enable="use a --footprint in memory, or add one of them to [[cache]]",
         )

@@ -151,7 +151,7 @@ def test_a_report_of_a_model_says_what_its_machine_file_lacks(tmp_path: Path) ->
 
 def test_the_planted_faults_of_the_synthetic_fleet_are_the_ones_that_are_named(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
-    synthetic_fleet.write(fleet, days=9)
+    synthetic_fleet.write(fleet, days=7)
     contents = overview(fleet, load_site(fleet.root / "fleet.toml"))
     assert {case.node for case in contents.open} == {*synthetic_fleet.SLOW, synthetic_fleet.WRONG}
     assert [case.node for case in contents.open if case.wrong] == [synthetic_fleet.WRONG]

@@ -180,7 +180,7 @@ SECTIONS = (
         loops.prefetch,
         shown="drawn",
     ),
-    ChartSection("io", "Storage", "io", "Direct reads and writes, measured with fio.", charts.io),
+    ChartSection("io", "Storage", "io", "Direct reads and writes; on a host, fio measures them.", charts.io),
     ChartSection(
         "kernels",
         "Load kernels",
