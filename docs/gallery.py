@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -346,7 +347,11 @@ def main() -> int:
         if name not in names:
             parser.error(f"PART: found {name!r}; allowed: {', '.join(names)}")
     chosen = [part for part in PARTS if part.name in (options.parts or names)]
-    return 1 if build(PARTS, chosen, options.out) else 0
+    try:
+        return 1 if build(PARTS, chosen, options.out) else 0
+    except KeyboardInterrupt:
+        print("gallery: interrupted; make gallery completes it", file=sys.stderr)
+        return 128 + signal.SIGINT
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def test_all_views_show_the_same_best(
     assert r.best == best(r.samples)
     listing = show(r.best, r.unit)
     page = report_page([r], [], made_run.run_info())
-    cells = page.partition("<summary>1 results as a table")[2].partition("</table>")[0]
+    cells = page.partition("<summary>1 result as a table")[2].partition("</table>")[0]
     assert f'<td class="n">{listing}</td>' in cells
     print_records([r])
     assert plain(r.best, r.unit) in capsys.readouterr().out.splitlines()[-1].split()
