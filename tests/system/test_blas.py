@@ -6,11 +6,13 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from meshmark.measure.runs.blas import VARIABLE, BundledLibrary, bundled_libraries
 from meshmark.native import find_native
 
 NOTHING = "(void)0;"
@@ -35,13 +37,23 @@ def library(folder: Path, name: str, body: str) -> None:
     subprocess.run(["cc", "-O1", "-w", "-shared", "-fPIC", "-o", folder / name, source], check=True)
 
 
-def chosen(folder: Path, *words: str, instrument: str = "dgemm") -> dict[str, Any]:
-    """Return the conditions of a measurement with these libraries before the installed ones."""
+def probe(folder: Path, *words: str, bundled: Sequence[BundledLibrary] = ()) -> subprocess.CompletedProcess[str]:
+    """Run the probe with these libraries before the installed ones."""
     env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"} | {"LD_LIBRARY_PATH": str(folder)}
-    argv = [find_native("meshmark-probe"), instrument, "--n", "64", "--threads", "1", "--budget", "1s", *words]
-    completed = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120, env=env)
+    env[VARIABLE] = "".join(f"{x.which}\t{x.path}\t{x.name}\n" for x in bundled)
+    argv = [find_native("meshmark-probe"), *words]
+    return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120, env=env)
+
+
+def chosen(
+    folder: Path, *words: str, instrument: str = "dgemm", bundled: Sequence[BundledLibrary] = ()
+) -> dict[str, Any]:
+    """Return the conditions of a measurement with these libraries before the installed ones."""
+    argv = (instrument, "--threads", "1", "--budget", "1s", *(words if "--n" in words else ("--n", "64", *words)))
+    completed = probe(folder, *argv, bundled=bundled)
     results = [r for r in map(json.loads, completed.stdout.splitlines()) if r["type"] == "result"]
     assert results, completed.stderr
+    assert not [r for r in results if "unverified" in r["flags"]]
     conditions: dict[str, Any] = results[0]["conditions"]
     return conditions
 
@@ -96,3 +108,52 @@ def test_systems_are_solved_by_a_library_that_can(tmp_path: Path) -> None:
     subprocess.run(["cc", "-w", "-shared", "-fPIC", "-o", tmp_path / "libblis.so.4", source], check=True)
     c = chosen(tmp_path, instrument="linpack")
     assert c["library"] == "OpenBLAS" and "trial_BLIS" not in c
+
+
+def hide_system_libraries(folder: Path) -> None:
+    """Write libraries without functions that are loaded instead of those of the system."""
+    for name in ("libopenblas.so.0", "libopenblasp.so.0", "libopenblas.so", "libblas.so.3", "libflexiblas.so.3"):
+        source = folder / "empty.c"
+        source.write_text("int empty;\n")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / name, source], check=True)
+
+
+def openblas_of(package: str) -> BundledLibrary:
+    name = f"OpenBLAS of {package}"
+    library = next((x for x in bundled_libraries() if x.name == name), None)
+    if library is None:
+        pytest.skip(f"{package} contains no OpenBLAS")
+    return library
+
+
+@pytest.mark.parametrize("instrument", ["dgemm", "linpack"])
+@pytest.mark.parametrize("package", ["NumPy", "SciPy"])  # with integers of 64 and 32 bits
+def test_the_library_of_a_python_package_multiplies_and_solves(instrument: str, package: str, tmp_path: Path) -> None:
+    hide_system_libraries(tmp_path)
+    library = openblas_of(package)
+    c = chosen(tmp_path, "--n", "300", instrument=instrument, bundled=[library])
+    assert (c["library"], c["library_path"]) == (library.name, str(library.path))
+    assert c["library_missing"] == "MKL, BLIS"
+    assert c["library_version"].startswith("OpenBLAS 0.") and c["library_kernel"]
+    assert ("USE64BITINT" in c["library_version"]) == (package == "NumPy")
+
+
+def test_a_library_of_the_system_is_preferred_to_one_of_a_python_package(tmp_path: Path) -> None:
+    c = chosen(tmp_path, bundled=[openblas_of("NumPy")])
+    assert c["library"] == "OpenBLAS" and "site-packages" not in c["library_path"]
+
+
+def test_a_library_of_a_python_package_is_one_of_its_kind_or_a_path(tmp_path: Path) -> None:
+    hide_system_libraries(tmp_path)
+    numpy = openblas_of("NumPy")
+    assert chosen(tmp_path, "--library", "openblas", bundled=[numpy])["library"] == "OpenBLAS of NumPy"
+    assert chosen(tmp_path, "--library", str(numpy.path))["library_path"] == str(numpy.path)
+    completed = probe(tmp_path, "dgemm", "--n", "64", "--library", "mkl", bundled=[numpy])
+    assert completed.returncode == 77 and "no BLAS library is installed (looked for mkl)" in completed.stderr
+
+
+def test_without_any_library_the_remedy_names_packages(tmp_path: Path) -> None:
+    hide_system_libraries(tmp_path)
+    missing = BundledLibrary("openblas", tmp_path / "libopenblas.so", "OpenBLAS of NumPy")  # without functions
+    completed = probe(tmp_path, "dgemm", "--n", "64", bundled=[missing])
+    assert completed.returncode == 77 and "pip: numpy or mkl" in completed.stdout

@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <system_error>
 
 #include "base/clock.hpp"
@@ -18,22 +21,25 @@
 namespace mm {
 namespace {
 
-using Dgemm = void (*)(const char*, const char*, const int*, const int*, const int*, const double*, const double*,
-                       const int*, const double*, const int*, const double*, double*, const int*);
-using Dgesv = void (*)(const int*, const int*, double*, const int*, int*, double*, const int*, int*);
-
-using Dsyevd = void (*)(const char*, const char*, const int*, double*, const int*, double*, double*, const int*, int*,
-                        const int*, int*);
+/// The functions of a library whose integers are `Int`.
+template <class Int>
+struct Functions {
+  using Gemm = void (*)(const char*, const char*, const Int*, const Int*, const Int*, const double*, const double*,
+                        const Int*, const double*, const Int*, const double*, double*, const Int*);
+  using Gesv = void (*)(const Int*, const Int*, double*, const Int*, Int*, double*, const Int*, Int*);
+  using Syevd = void (*)(const char*, const char*, const Int*, double*, const Int*, double*, double*, const Int*, Int*,
+                         const Int*, Int*);
+};
 
 struct Candidate {
-  const char *which, *name;
-  std::vector<const char*> files;
+  std::string which, name;
+  std::vector<std::string> files;
   bool optimised = true;  ///< an optimised implementation, neither a wrapper nor the reference
 };
 
 const std::vector<Candidate>& candidates() {
   static const std::vector<Candidate> all = {
-      {"mkl", "MKL", {"libmkl_rt.so.2", "libmkl_rt.so"}},
+      {"mkl", "MKL", {"libmkl_rt.so.3", "libmkl_rt.so.2", "libmkl_rt.so"}},
       {"openblas", "OpenBLAS", {"libopenblas.so.0", "libopenblasp.so.0", "libopenblas.so"}},
       {"flexiblas", "FlexiBLAS", {"libflexiblas.so.3"}, false},
       {"blis", "BLIS", {"libblis-mt.so.5", "libblis-mt.so", "libblis.so.4", "libblis.so.3"}},
@@ -41,38 +47,29 @@ const std::vector<Candidate>& candidates() {
   return all;
 }
 
-template <class F>
-F symbol(void* handle, const char* name) {
-  return reinterpret_cast<F>(dlsym(handle, name));
+/// Returns the libraries that MESHMARK_BLAS names, which Python packages contain. Each line is the value of
+/// `--library`, the path, and the name for records, separated by tabs.
+std::vector<Candidate> bundled() {
+  std::vector<Candidate> named;
+  const char* variable = std::getenv("MESHMARK_BLAS");
+  std::istringstream lines(variable == nullptr ? "" : variable);
+  for (std::string which, path, name;
+       std::getline(lines, which, '\t') && std::getline(lines, path, '\t') && std::getline(lines, name);)
+    named.push_back({which, name, {path}});
+  return named;
 }
 
 class Loaded final : public Blas {
  public:
   void multiply(int n, const double* a, const double* b, double* c) const override {
-    const double one = 1, zero = 0;
-    gemm_("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, c, &n);
+    is_wide_ ? multiply_as<std::int64_t>(n, a, b, c) : multiply_as<int>(n, a, b, c);
   }
-  int solve(int n, double* a, int* pivots, double* b) const override {
-    const int one = 1;
-    int info = 0;
-    gesv_(&n, &one, a, &n, pivots, b, &n, &info);
-    return info;
+  int solve(int n, double* a, std::int64_t* pivots, double* b) const override {
+    return is_wide_ ? solve_as<std::int64_t>(n, a, pivots, b) : solve_as<int>(n, a, pivots, b);
   }
   bool can_solve() const override { return gesv_ != nullptr; }
   int eigen(int n, double* a, double* values, EigenWork& work) const override {
-    int info = 0;
-    if (work.numbers.empty()) {  // ask the library how much it needs
-      const int query = -1;
-      double numbers = 0;
-      int integers = 0;
-      syevd_("V", "U", &n, a, &n, values, &numbers, &query, &integers, &query, &info);
-      if (info != 0) return info;
-      work.numbers.resize(static_cast<std::size_t>(numbers));
-      work.integers.resize(static_cast<std::size_t>(integers));
-    }
-    const int numbers = static_cast<int>(work.numbers.size()), integers = static_cast<int>(work.integers.size());
-    syevd_("V", "U", &n, a, &n, values, work.numbers.data(), &numbers, work.integers.data(), &integers, &info);
-    return info;
+    return is_wide_ ? eigen_as<std::int64_t>(n, a, values, work) : eigen_as<int>(n, a, values, work);
   }
   bool can_eigen() const override { return syevd_ != nullptr; }
 
@@ -81,37 +78,90 @@ class Loaded final : public Blas {
   bool open(const std::string& file, int threads) {
     void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return false;
-    gemm_ = symbol<Dgemm>(handle, "dgemm_");
-    gesv_ = symbol<Dgesv>(handle, "dgesv_");
+    // Names as compiled by default, then those of the libraries in NumPy and SciPy. A suffix stands for wide integers.
+    for (const auto& [prefix, suffix] : std::initializer_list<std::pair<const char*, const char*>>{
+             {"", ""}, {"scipy_", ""}, {"scipy_", "64_"}, {"", "64_"}})
+      if (gemm_ == nullptr) {
+        prefix_ = prefix, suffix_ = suffix;
+        gemm_ = find(handle, "dgemm_");
+      }
     if (gemm_ == nullptr) return false;
-    syevd_ = symbol<Dsyevd>(handle, "dsyevd_");
+    is_wide_ = !suffix_.empty();
+    gesv_ = find(handle, "dgesv_");
+    syevd_ = find(handle, "dsyevd_");
     own_lapack = gesv_ != nullptr;
-    if (gesv_ == nullptr)
+    if (gesv_ == nullptr && !is_wide_)
       if (void* lapack = dlopen("liblapack.so.3", RTLD_NOW | RTLD_LOCAL)) {
-        gesv_ = symbol<Dgesv>(lapack, "dgesv_");
-        syevd_ = symbol<Dsyevd>(lapack, "dsyevd_");
+        gesv_ = find(lapack, "dgesv_");
+        syevd_ = find(lapack, "dsyevd_");
       }
     Dl_info info{};
-    path = dladdr(reinterpret_cast<void*>(gemm_), &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : file;
-    if (auto f = symbol<char* (*)()>(handle, "openblas_get_config")) name = "OpenBLAS", version = f();
-    if (auto f = symbol<char* (*)()>(handle, "openblas_get_corename")) kernel = f();
-    if (auto f = symbol<const char* (*)()>(handle, "bli_info_get_version_str"))
-      version = f(), name = version.find("AOCL") == std::string::npos ? "BLIS" : "AOCL BLIS";
-    if (auto f = symbol<void (*)(int)>(handle, "openblas_set_num_threads")) f(threads);
-    if (auto f = symbol<void (*)(int)>(handle, "bli_thread_set_num_threads")) f(threads);
-    if (auto f = symbol<void (*)(int)>(handle, "MKL_Set_Num_Threads")) name = "MKL", f(threads);
-    if (auto f = symbol<void (*)(char*, int)>(handle, "MKL_Get_Version_String")) {
-      char text[200] = {};
-      f(text, sizeof text - 1);
-      version = text;
-    }
+    path = dladdr(gemm_, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : file;
+    describe(handle);
+    limit_threads(handle, threads);
     return true;
   }
 
  private:
-  Dgemm gemm_ = nullptr;
-  Dgesv gesv_ = nullptr;
-  Dsyevd syevd_ = nullptr;
+  void* gemm_ = nullptr;
+  void* gesv_ = nullptr;
+  void* syevd_ = nullptr;
+  bool is_wide_ = false;         ///< its integers have 64 bits (ILP64)
+  std::string prefix_, suffix_;  ///< of the names of its functions
+
+  void* find(void* handle, const char* name) const { return dlsym(handle, (prefix_ + name + suffix_).c_str()); }
+  template <class F>
+  F function(void* handle, const char* name) const {
+    return reinterpret_cast<F>(find(handle, name));
+  }
+
+  void describe(void* handle) {
+    if (auto f = function<char* (*)()>(handle, "openblas_get_config")) name = "OpenBLAS", version = f();
+    if (auto f = function<char* (*)()>(handle, "openblas_get_corename")) kernel = f();
+    if (auto f = function<const char* (*)()>(handle, "bli_info_get_version_str"))
+      version = f(), name = version.find("AOCL") == std::string::npos ? "BLIS" : "AOCL BLIS";
+    if (auto f = function<void (*)(char*, int)>(handle, "MKL_Get_Version_String")) {
+      char text[200] = {};
+      f(text, sizeof text - 1);
+      name = "MKL", version = text;
+    }
+  }
+  void limit_threads(void* handle, int threads) const {
+    for (const char* setter : {"openblas_set_num_threads", "bli_thread_set_num_threads", "MKL_Set_Num_Threads"})
+      if (auto f = function<void (*)(int)>(handle, setter)) f(threads);
+  }
+
+  template <class Int>
+  void multiply_as(Int n, const double* a, const double* b, double* c) const {
+    const double one = 1, zero = 0;
+    reinterpret_cast<typename Functions<Int>::Gemm>(gemm_)("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, c, &n);
+  }
+  template <class Int>
+  int solve_as(Int n, double* a, std::int64_t* pivots, double* b) const {
+    const Int one = 1;
+    Int info = 0;
+    reinterpret_cast<typename Functions<Int>::Gesv>(gesv_)(&n, &one, a, &n, reinterpret_cast<Int*>(pivots), b, &n,
+                                                           &info);
+    return static_cast<int>(info);
+  }
+  template <class Int>
+  int eigen_as(Int n, double* a, double* values, EigenWork& work) const {
+    const auto call = reinterpret_cast<typename Functions<Int>::Syevd>(syevd_);
+    Int info = 0;
+    if (work.numbers.empty()) {  // ask the library how much it needs
+      const Int query = -1;
+      double numbers = 0;
+      Int integers = 0;
+      call("V", "U", &n, a, &n, values, &numbers, &query, &integers, &query, &info);
+      if (info != 0) return static_cast<int>(info);
+      work.numbers.resize(static_cast<std::size_t>(numbers));
+      work.integers.resize(static_cast<std::size_t>(integers));
+    }
+    const Int numbers = static_cast<Int>(work.numbers.size()), integers = static_cast<Int>(work.integers.size());
+    call("V", "U", &n, a, &n, values, work.numbers.data(), &numbers, reinterpret_cast<Int*>(work.integers.data()),
+         &integers, &info);
+    return static_cast<int>(info);
+  }
 };
 
 /// Returns the rate of a small product in flop/s; 0 if the product is wrong.
@@ -198,23 +248,22 @@ std::vector<const char*> runnable_kernels() {
 
 /// A library with one of its kernels.
 struct BlasKernel {
-  std::string library, file, kernel;
+  const Candidate* library;
+  std::string file, kernel;
   double flop_rate;
 };
 
-/// Returns the installed libraries with their default kernels, in the order of `candidates`.
-std::vector<BlasKernel> installed(const std::vector<Candidate>& candidates, bool solve) {
-  std::vector<BlasKernel> choices;
+/// Appends the installed libraries with their default kernels, in the order of `candidates`.
+void add_installed(const std::vector<Candidate>& candidates, bool solve, std::vector<BlasKernel>& choices) {
   std::set<std::string> paths;  // one library may have several names
   for (const Candidate& c : candidates)
-    for (const char* file : c.files) {
+    for (const std::string& file : c.files) {
       const auto trial = try_library(file, "");
       // A library without LAPACK would solve systems with the LAPACK of another library.
       if (!trial || (solve && !trial->solves && candidates.size() > 1)) continue;
-      if (paths.insert(trial->path).second) choices.push_back({c.name, file, trial->kernel, trial->flop_rate});
+      if (paths.insert(trial->path).second) choices.push_back({&c, file, trial->kernel, trial->flop_rate});
       break;
     }
-  return choices;
 }
 
 }  // namespace
@@ -228,20 +277,25 @@ std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& ke
 #ifdef MM_STATIC
   throw Absent("this program is static and cannot load a BLAS library", "install Meshmark as a Python package");
 #endif
-  std::vector<Candidate> requested_libraries;
-  for (const Candidate& c : candidates())
-    if (which == "auto" || which == c.which) requested_libraries.push_back(c);
+  const auto is_requested = [&](const Candidate& c) { return which == "auto" || which == c.which; };
+  std::vector<Candidate> requested_libraries, bundled_libraries;
+  std::ranges::copy_if(candidates(), std::back_inserter(requested_libraries), is_requested);
+  std::ranges::copy_if(bundled(), std::back_inserter(bundled_libraries), is_requested);
   if (which.find('/') != std::string::npos) {
     if (access(which.c_str(), R_OK) != 0)
       throw UsageError("library", "cannot read " + quote(which), "a shared library");
-    requested_libraries = {{"path", "BLAS", {which.c_str()}}};
+    requested_libraries = {{"path", "BLAS", {which}}};
   }
   if (requested_libraries.empty())
     throw UsageError("library", "found " + quote(which), "auto, mkl, openblas, flexiblas, blis, reference, or a path");
-  std::vector<BlasKernel> choices = installed(requested_libraries, solve);
+  std::vector<BlasKernel> choices;
+  add_installed(requested_libraries, solve, choices);
+  if (std::ranges::none_of(choices, [](const BlasKernel& c) { return c.library->optimised; }))
+    add_installed(bundled_libraries, solve, choices);
   if (choices.empty())
     throw Absent("no BLAS library is installed (looked for " + which + ")",
-                 "Debian and Ubuntu: libopenblas0-pthread; Fedora: openblas-threads; Spack: openblas");
+                 "Debian and Ubuntu: libopenblas0-pthread; Fedora: openblas-threads; Spack: openblas; "
+                 "pip: numpy or mkl");
   if (kernel != "auto") {
     std::erase_if(choices, [](const BlasKernel& c) { return c.kernel.empty(); });
     if (choices.empty()) throw UsageError("coretype", "found " + quote(kernel) + " without OpenBLAS", "auto");
@@ -263,7 +317,7 @@ std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& ke
   const BlasKernel selection = switches ? *best : choices.front();
 
   auto blas = std::make_unique<Loaded>();
-  blas->name = selection.library;
+  blas->name = selection.library->name;
   blas->chosen_by = switches ? "trial" : "library";
   if (!selection.kernel.empty() && kernel != "auto") {
     setenv("OPENBLAS_CORETYPE", kernel.c_str(), 1);
@@ -274,13 +328,15 @@ std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& ke
     setenv("OPENBLAS_CORETYPE", selection.kernel.c_str(), 1);
   }
   if (choices.size() > 1)
-    for (const BlasKernel& c : choices) blas->trials.push_back({c.kernel.empty() ? c.library : c.kernel, c.flop_rate});
+    for (const BlasKernel& c : choices)
+      blas->trials.push_back({c.kernel.empty() ? c.library->name : c.kernel, c.flop_rate});
   for (const Candidate& c : requested_libraries)
-    if (c.optimised &&
-        std::none_of(choices.begin(), choices.end(), [&](const BlasKernel& x) { return x.library == c.name; }))
-      blas->missing.emplace_back(c.name);
+    if (c.optimised && std::ranges::none_of(choices, [&](const BlasKernel& x) { return x.library->which == c.which; }))
+      blas->missing.push_back(c.name);
   limit_library_threads(threads);
   if (!blas->open(selection.file, threads)) throw Failure(selection.file + " cannot be loaded");
+  if (std::ranges::any_of(bundled_libraries, [&](const Candidate& c) { return selection.library == &c; }))
+    blas->name = selection.library->name;
   return blas;
 }
 

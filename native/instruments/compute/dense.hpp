@@ -85,7 +85,7 @@ inline std::string advice(const Blas& blas, double share, int n) {
   if (blas.name == "reference BLAS")
     return "the reference library is not optimised; install libopenblas0-pthread (Debian) or select another with "
            "--library";
-  if (blas.name == "OpenBLAS")
+  if (blas.name.starts_with("OpenBLAS"))
     return "OpenBLAS uses its kernel " + blas.kernel +
            "; set OPENBLAS_CORETYPE to that of the processor, or install a "
            "version that supports it";

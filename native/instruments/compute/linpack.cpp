@@ -1,5 +1,6 @@
 /// linpack: a dense system solved by the installed LAPACK, its residual verified by HPL's rule.
 #include <cmath>
+#include <cstdint>
 #include <random>
 
 #include "base/clock.hpp"
@@ -39,7 +40,7 @@ const mm::Description kLinpack{
 struct LinearSystem {
   std::shared_ptr<mm::Arena> arena;
   double *a, *lu, *b, *x;
-  std::vector<int> pivots;
+  std::vector<std::int64_t> pivots;
 };
 
 double residual(const LinearSystem& s, int n) {
@@ -82,8 +83,8 @@ void measure(mm::Run& run) {
     auto arena = run.arena(8 * (2 * words + 2 * size + 1024), pages, node, cpus.front(), "flop_rate", {{"n", n}});
     if (!arena) continue;
     auto* base = arena->as<double>().data();
-    auto s = std::make_shared<LinearSystem>(
-        LinearSystem{arena, base, base + words, base + 2 * words, base + 2 * words + size, std::vector<int>(size)});
+    auto s = std::make_shared<LinearSystem>(LinearSystem{arena, base, base + words, base + 2 * words,
+                                                         base + 2 * words + size, std::vector<std::int64_t>(size)});
     std::mt19937_64 random{run.seed()};
     std::uniform_real_distribution<double> entry{-0.5, 0.5};
     for (std::size_t i = 0; i < words; ++i) {

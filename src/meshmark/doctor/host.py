@@ -42,6 +42,7 @@ from meshmark.doctor.limits import raise_limit
 from meshmark.doctor.settings import thp_mode
 from meshmark.machine.absence import is_absent
 from meshmark.machine.tree import format_list
+from meshmark.measure.runs.blas import bundled_libraries
 from meshmark.values.units import counted, plain
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
@@ -447,6 +448,8 @@ def _programs(host: CounterHost) -> Iterator[HostFinding]:
         yield HostFinding(name, ", ".join(libraries[:3]), "ok", purpose)
     elif not host.live:
         yield HostFinding(name, "libraries of recorded trees are unknown", "unknown", purpose)
+    elif bundled := bundled_libraries():
+        yield HostFinding(name, ", ".join(dict.fromkeys(b.name for b in bundled)), "ok", purpose)
     else:
         package_name = "libopenblas0-pthread" if "apt" in install_command else "openblas-threads"
         yield HostFinding(

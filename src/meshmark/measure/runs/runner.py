@@ -21,7 +21,7 @@ from meshmark import process
 from meshmark.describe import find_probe, require_built
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.machine.boot import remember
-from meshmark.measure.runs import launch
+from meshmark.measure.runs import blas, launch
 from meshmark.measure.runs.journal import JournalContent, parse_line, read_journal
 from meshmark.measure.runs.plan import SurveyPlan, SurveyStep
 from meshmark.measure.runs.rank_files import rank_files
@@ -129,7 +129,9 @@ class PlanRunner:
     def _pump(self, step: SurveyStep, argv: list[str], sink: IO[bytes]) -> tuple[int, str]:
         """Run the program and copy its output to the journal; return its exit status and a problem, or ""."""
         with rank_files(step.mpi if step.ranks else "", len(launch.cpus_of_hosts())) as variables:
-            return self._pump_with(step, argv, sink, {**launch.environment(step.mpi), **variables})
+            return self._pump_with(
+                step, argv, sink, {**launch.environment(step.mpi), **blas.environment(), **variables}
+            )
 
     def _pump_with(self, step: SurveyStep, argv: list[str], sink: IO[bytes], env: Mapping[str, str]) -> tuple[int, str]:
         try:

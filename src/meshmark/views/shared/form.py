@@ -59,7 +59,9 @@ WORDS: Final = {
     "direction": frozenset({"read", "write", "randread", "randwrite"}),
     "target_kind": frozenset({"folder", "file", "device"}),
     "memory_node": frozenset({"local", "interleave"}),  # or a number
-    "library": frozenset({"OpenBLAS", "MKL", "BLIS", "ATLAS", "ArmPL", "NVPL"}),
+    "library": frozenset(
+        {"OpenBLAS", "OpenBLAS of NumPy", "OpenBLAS of SciPy", "MKL", "BLIS", "ATLAS", "ArmPL", "NVPL"}
+    ),
     "clock": frozenset({"tsc", "cntvct", "monotonic", "realtime"}),
     "shield": frozenset({"fifo", "fifo+hold", "none"}),
     "cpus_within": _PARTS,
