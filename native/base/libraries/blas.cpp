@@ -78,7 +78,7 @@ class Loaded final : public Blas {
   bool open(const std::string& file, int threads) {
     void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return false;
-    // Names as compiled by default, then those of the libraries in NumPy and SciPy. A suffix stands for wide integers.
+    // Default names first, then the names in the libraries of NumPy and SciPy. A suffix stands for wide integers.
     for (const auto& [prefix, suffix] : std::initializer_list<std::pair<const char*, const char*>>{
              {"", ""}, {"scipy_", ""}, {"scipy_", "64_"}, {"", "64_"}})
       if (gemm_ == nullptr) {

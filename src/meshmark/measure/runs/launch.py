@@ -14,13 +14,15 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
 from meshmark import process
 from meshmark.describe import KINDS, find_comm
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.native import openmpi_as_root, remedy
+from meshmark.mpi_programs import built_program, program_name
+from meshmark.native import is_checkout, mpi_remedy, openmpi_as_root
 from meshmark.values import grammar
 
 # Names of each launcher, and text that the output of its --version contains.
@@ -29,6 +31,10 @@ _NAMES: Final = {
     "mpich": (("mpirun.mpich", "mpiexec.hydra", "mpirun", "mpiexec"), ("HYDRA", "MPICH")),
     "mpi": (("mpiexec", "mpirun"), ("",)),
 }
+
+
+# The libraries that the programs of the wheel load (native/mpi/prebuilt.cmake).
+_LIBRARIES: Final = {program_name("openmpi"): "libmpi.so.40", program_name("mpich"): "libmpi.so.12"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +48,55 @@ class Launcher:
 
 @cache
 def launchers() -> dict[str, Launcher]:
-    """Return the usable launchers by kind: they are installed, and `meshmark-comm` was built for their library."""
+    """Return the usable launchers by kind: they are installed, and `meshmark-comm` was built for their library.
+
+    Raises:
+        AbsentError: The Python packages of two MPI libraries are installed, which overwrite each other's files.
+    """
+    check_packages()
     usable: dict[str, Launcher] = {}
     for kind in KINDS:
         try:
             program = find_comm(kind)
         except MeshmarkError:
             continue
+        built = built_program(kind)
+        if built is not None and built.program == program:
+            usable[kind] = Launcher(kind, built.launcher, program)
+            continue
         names, signatures = _NAMES[kind]
+        folders = package_folders(program)
         for name in names:
-            path = shutil.which(name)
+            path = shutil.which(name, path=folders)
             if path is not None and any(word in version_output(path) for word in signatures):
                 usable[kind] = Launcher(kind, Path(path), program)
                 break
     return usable
+
+
+def check_packages(names: Sequence[str] = ("openmpi", "mpich")) -> None:
+    """Check that at most one of the Python packages of MPI libraries is installed.
+
+    Raises:
+        AbsentError: Both are installed. Each overwrites files of the other, such as `mpirun` and `libmpi.so`.
+    """
+    installed = [name for name in names if any(metadata.distributions(name=name))]
+    if len(installed) > 1:
+        raise AbsentError(
+            f"the Python packages {' and '.join(installed)} overwrite each other's files",
+            f"pip uninstall {' '.join(installed)}, then install one of them",
+        )
+
+
+def package_folders(program: Path) -> str | None:
+    """Return where to search the launcher of a program, as in PATH; None for PATH itself.
+
+    A program of the wheel loads the library of a Python package if one is installed in its environment, and only the
+    launcher of that package belongs to it.
+    """
+    prefix = program.parent / "../../../../.."  # from lib/python3.x/site-packages/meshmark/bin
+    library = prefix / "lib" / _LIBRARIES.get(program.name, "")
+    return str((prefix / "bin").resolve()) if not is_checkout() and library.is_file() else None
 
 
 @cache
@@ -83,7 +124,7 @@ def chosen(requested: str) -> list[str]:
         if not usable:
             raise AbsentError(
                 "found no MPI library with both a launcher and a build of meshmark-comm",
-                f"install openmpi (or mpich) with its development package, then {remedy(in_wheel=False)}",
+                mpi_remedy(),
             )
         return list(usable)[: 1 if requested == "any" else None]
     kinds = requested.split(",")
@@ -136,7 +177,7 @@ def launcher(kind: str) -> Launcher:
     available_text = f"; available: {', '.join(usable)}" if usable else ""
     raise AbsentError(
         f"{kind}: found no launcher with a build of meshmark-comm{available_text}",
-        f"install its development package, then {remedy(in_wheel=False)}",
+        mpi_remedy(),
     )
 
 

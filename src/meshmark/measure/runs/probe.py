@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from meshmark import process
-from meshmark.describe import Description, description, find_comm, find_probe
+from meshmark.describe import Description, description, find_probe, find_working_comm
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.native import remedy, start_error
 
@@ -53,7 +53,7 @@ def check(instrument: str, argv: Sequence[str]) -> Mapping[str, Any]:
         UsageError: An argument is invalid; the message names the field, what was found and what is allowed.
         MeshmarkError: The program does not run.
     """
-    program = find_comm() if description(instrument).ranks else find_probe()
+    program = find_working_comm() if description(instrument).ranks else find_probe()
     try:
         completed = process.run_text([program, instrument, "--check", *argv], timeout_s=60)
     except OSError as error:
