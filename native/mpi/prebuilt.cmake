@@ -13,8 +13,10 @@ foreach(kind openmpi mpich)
     mm_mpi(${kind} mm_package_${kind})
     set_target_properties(meshmark-comm-${kind} PROPERTIES BUILD_WITH_INSTALL_RPATH ON
                           INSTALL_RPATH "$ORIGIN/../../../..")
-    # An RPATH, unlike a RUNPATH, precedes LD_LIBRARY_PATH, which may name another MPI library.
-    target_link_options(meshmark-comm-${kind} PRIVATE -Wl,--disable-new-dtags)
+    # zig writes a RUNPATH only. An RPATH precedes LD_LIBRARY_PATH, which may name the folder of another MPI library.
+    find_program(MM_PATCHELF patchelf REQUIRED)
+    add_custom_command(TARGET meshmark-comm-${kind} POST_BUILD VERBATIM
+                       COMMAND ${MM_PATCHELF} --force-rpath --set-rpath "$ORIGIN/../../../.." $<TARGET_FILE:meshmark-comm-${kind}>)
   endif()
 endforeach()
 mm_install(${mm_mpi_programs})

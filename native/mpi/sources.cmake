@@ -2,8 +2,9 @@
 # where that is installed. Relative paths begin at the folder of the file. The wheel contains that folder, with copies of
 # the sources, and of the headers and the library that they need; a clone has the list only.
 function(mm_json_list result)
-  list(JOIN ARGN "\", \"" text)
-  set(${result} "[\"${text}\"]" PARENT_SCOPE)
+  list(TRANSFORM ARGN REPLACE "(.+)" "\"\\1\"")
+  list(JOIN ARGN ", " text)
+  set(${result} "[${text}]" PARENT_SCOPE)
 endfunction()
 
 function(mm_mpi_sources)
@@ -42,6 +43,7 @@ function(mm_mpi_sources)
     set(tree ${native})
     set(include_folders ${mm_cli11_headers} ${mm_json_headers} ${mm_hwloc_headers})
     list(REMOVE_DUPLICATES include_folders)
+    list(REMOVE_ITEM include_folders ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
   endif()
   if(SKBUILD AND MM_GLIBC)
     install(FILES ${mm_static_hwloc} DESTINATION ${folder}/lib)

@@ -59,6 +59,15 @@ def find_comm(kind: str = "") -> Path:
         raise
 
 
+def starts(program: Path) -> bool:
+    """Return whether a program prints its descriptions. It does not start if its MPI library is missing."""
+    try:
+        _described(program)
+    except MeshmarkError:
+        return False
+    return True
+
+
 def find_working_comm() -> Path:
     """Return the path of the first program of MPI ranks that starts, because its MPI library is installed.
 
@@ -68,10 +77,10 @@ def find_working_comm() -> Path:
     for kind in KINDS:
         try:
             program = find_comm(kind)
-            _described(program)
-        except MeshmarkError:  # also raised if the MPI library of a program was removed, so that it does not start
+        except MeshmarkError:
             continue
-        return program
+        if starts(program):
+            return program
     raise MeshmarkError("found no program for an MPI library that is installed", mpi_remedy())
 
 

@@ -216,7 +216,7 @@ def compile_sources(
         OSError: The folder or the log cannot be written.
     """
     units = [sources.provenance, *_units(sources, program.parent)]
-    options = [*_OPTIONS, f"-I{sources.tree}", *(f"-idirafter{folder}" for folder in sources.include)]
+    options = [*_OPTIONS, f"-I{sources.tree}", *(f"-I{folder}" for folder in sources.include)]
     objects = [program.parent / f"{number}.o" for number in range(len(units))]
     commands = [
         [str(wrapper), *options, "-c", str(unit), "-o", str(made)] for unit, made in zip(units, objects, strict=True)

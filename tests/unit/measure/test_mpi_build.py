@@ -194,3 +194,16 @@ def test_a_program_of_the_wheel_has_the_launcher_of_the_package_that_it_loads(
     assert launch.package_folders(program) is None
     (tmp_path / "lib/libmpi.so.12").touch()
     assert launch.package_folders(program) == str(tmp_path / "bin")
+
+
+def test_a_program_of_the_wheel_without_its_library_is_not_offered(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "is_checkout", lambda: False)
+    monkeypatch.setenv("MESHMARK_COMM", str(tmp_path))
+    write(site / "mpirun.mpich", "#!/bin/sh\necho HYDRA\n")
+    write(tmp_path / "meshmark-comm-mpich", "#!/bin/sh\nexit 127\n")
+    assert launch.launchers() == {}
+    launch.launchers.cache_clear()
+    write(tmp_path / "meshmark-comm-mpich", "#!/bin/sh\necho []\n")
+    assert [*launch.launchers()] == ["mpich"]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark import process
-from meshmark.describe import KINDS, find_comm
+from meshmark.describe import KINDS, find_comm, starts
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.mpi_programs import built_program, program_name
 from meshmark.native import is_checkout, mpi_remedy, openmpi_as_root
@@ -50,28 +50,33 @@ class Launcher:
 def launchers() -> dict[str, Launcher]:
     """Return the usable launchers by kind: they are installed, and `meshmark-comm` was built for their library.
 
+    The launcher of an MPI library that is a Python package of this environment comes first.
+
     Raises:
         AbsentError: The Python packages of two MPI libraries are installed, which overwrite each other's files.
     """
     check_packages()
-    usable: dict[str, Launcher] = {}
-    for kind in KINDS:
-        try:
-            program = find_comm(kind)
-        except MeshmarkError:
-            continue
-        built = built_program(kind)
-        if built is not None and built.program == program:
-            usable[kind] = Launcher(kind, built.launcher, program)
-            continue
-        names, signatures = _NAMES[kind]
-        folders = package_folders(program)
-        for name in names:
-            path = shutil.which(name, path=folders)
-            if path is not None and any(word in version_output(path) for word in signatures):
-                usable[kind] = Launcher(kind, Path(path), program)
-                break
-    return usable
+    usable = [found for kind in KINDS if (found := _usable_launcher(kind)) is not None]
+    return {x.kind: x for x in sorted(usable, key=lambda x: package_folders(x.program) is None)}
+
+
+def _usable_launcher(kind: str) -> Launcher | None:
+    try:
+        program = find_comm(kind)
+    except MeshmarkError:
+        return None
+    built = built_program(kind)
+    if built is not None and built.program == program:
+        return Launcher(kind, built.launcher, program)
+    if not is_checkout() and not starts(program):  # the wheel has programs for libraries that may not be installed
+        return None
+    names, signatures = _NAMES[kind]
+    folders = package_folders(program)
+    for name in names:
+        path = shutil.which(name, path=folders)
+        if path is not None and any(word in version_output(path) for word in signatures):
+            return Launcher(kind, Path(path), program)
+    return None
 
 
 def check_packages(names: Sequence[str] = ("openmpi", "mpich")) -> None:
