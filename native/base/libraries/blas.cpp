@@ -109,10 +109,10 @@ class Loaded final : public Blas {
   bool is_wide_ = false;         ///< its integers have 64 bits (ILP64)
   std::string prefix_, suffix_;  ///< of the names of its functions
 
-  void* find(void* handle, const char* name) const { return dlsym(handle, (prefix_ + name + suffix_).c_str()); }
+  void* find(void* handle, const char* called) const { return dlsym(handle, (prefix_ + called + suffix_).c_str()); }
   template <class F>
-  F function(void* handle, const char* name) const {
-    return reinterpret_cast<F>(find(handle, name));
+  F function(void* handle, const char* called) const {
+    return reinterpret_cast<F>(find(handle, called));
   }
 
   void describe(void* handle) {
