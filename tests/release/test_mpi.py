@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from release.dist import built
+from release.dist import wheel
 
 LIBRARIES = {"openmpi": ("libmpi.so.40", "Open MPI 5."), "mpich": ("libmpi.so.12", "MPICH ")}
 VARIABLES = ("MESHMARK_", "PYTHON", "PIP_TARGET", "OMPI_", "LD_LIBRARY_PATH")
@@ -26,7 +26,7 @@ class Installed:
     def __init__(self, folder: Path) -> None:
         self.bin, self.data = folder / "venv" / "bin", folder / "data"
         subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-        subprocess.run(self.pip("--no-deps", "--no-index", str(built("meshmark-*_x86_64.whl"))), check=True)
+        subprocess.run(self.pip("--no-deps", "--no-index", str(wheel())), check=True)
         line = "import sysconfig; print(sysconfig.get_path('platlib'))"
         self.packages = Path(subprocess.check_output([self.bin / "python", "-c", line], text=True).strip())
         (self.packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")

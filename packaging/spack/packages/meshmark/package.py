@@ -2,14 +2,14 @@
 #
 # SPDX-License-Identifier: BSD-3-Clause
 
-from spack_repo.builtin.build_systems.python import PythonPackage
-
 from spack.package import *
+from spack_repo.builtin.build_systems.python import PythonPackage
 
 
 class Meshmark(PythonPackage):
     """Meshmark measures the hardware of a Linux machine: the latency and bandwidth of every cache and NUMA node,
-    core-to-core latency, latency under load, arithmetic peak, I/O and MPI communication."""
+    core-to-core latency, latency under load, arithmetic peak, I/O and MPI communication.
+    """
 
     # PLACEHOLDER: the repository is not published. Until then, build a clone: spack dev-build meshmark@0.1.0
     homepage = "https://example.org/meshmark"
