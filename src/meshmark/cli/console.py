@@ -98,10 +98,17 @@ class counted:  # noqa: N801 (used like a function)
 
 
 class progress:  # noqa: N801 (used like a function)
-    """Progress bar on a terminal, otherwise a line every ten seconds; both show the maximum remaining time."""
+    """Progress bar on a terminal, otherwise a line every ten seconds; both show the maximum remaining time.
 
-    def __init__(self, budget_s: float, label: str = "") -> None:
-        self.budget_s, self.label = max(budget_s, 0.1), label
+    Args:
+        budget_s: Sum of the budgets of all steps.
+        label: Text beside the bar until the first step reports.
+        repetitions: Number of steps that repeat the same measurement. If there are several, the bar is preceded by the
+            figures of the first.
+    """
+
+    def __init__(self, budget_s: float, label: str = "", repetitions: int = 1) -> None:
+        self.budget_s, self.label, self.repetitions = max(budget_s, 0.1), label, repetitions
         self.bar: Any = None
         self.task: Any = None
 
@@ -126,6 +133,7 @@ class progress:  # noqa: N801 (used like a function)
             self.task = self.bar.add_task(self.label or "measuring", total=self.budget_s)
         start_s = last = time.monotonic()
         before_s, current = 0.0, None
+        first_results: list[Any] = []
 
         def report(step: Any, line: Any) -> None:
             nonlocal last, before_s, current
@@ -133,6 +141,12 @@ class progress:  # noqa: N801 (used like a function)
             if current is not None and current is not step:
                 before_s += current.budget_s
             current = step
+            if before_s == 0 and self.repetitions > 1 and self.bar is not None:
+                if line["type"] == "result":
+                    first_results.append(line)
+                elif line["type"] == "end" and first_results:
+                    text = f"first of {self.repetitions} runs: {_ranges(first_results)}"
+                    self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
             step_elapsed_s = float(line.get("elapsed_s", 0.0)) if line["type"] in {"progress", "end"} else None
             if step_elapsed_s is None:
                 return
@@ -149,6 +163,20 @@ class progress:  # noqa: N801 (used like a function)
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
+
+
+def _ranges(results: list[Any]) -> str:
+    """Return the smallest and the largest value of each metric."""
+    from meshmark.values.units import show
+
+    values: dict[tuple[str, str], list[float]] = {}
+    for line in results:
+        values.setdefault((line["metric"], line["unit"]), []).append(line["value"])
+    texts = []
+    for (metric, unit), of_metric in values.items():
+        least, most = (show(value, unit) for value in (min(of_metric), max(of_metric)))
+        texts.append(f"{metric} {least}" + (f" to {most}" if most != least else ""))
+    return "; ".join(texts)
 
 
 # ------------------------------------------------------------------ survey and report

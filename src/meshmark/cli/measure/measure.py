@@ -194,7 +194,7 @@ def _run_and_print(plan: SurveyPlan, folder: Path, store: Path, run_id: str, as_
     from meshmark.measure.single import measure as measured
     from meshmark.views.terminal.tables import print_tables
 
-    with progress(plan.budget_s) as report:
+    with progress(plan.budget_s, repetitions=len(plan.steps)) as report:
         measurement = measured(plan, folder, store, run_id, report)
     for record in measurement.records if as_json else ():
         print(json.dumps(record.to_json()))
