@@ -43,6 +43,58 @@ fi
 have "$python" || fail "no $python" "install Python 3.11 or newer, or name one: make setup PYTHON=python3.12"
 new_enough "$python" \
   || fail "$("$python" --version) is too old, 3.11 is needed" "name a newer one: make setup PYTHON=python3.12"
+
+# --- .venv ---------------------------------------------------------------------------------------
+mkdir -p build
+stamp=build/python.stamp
+base=$(interpreter "$python")
+make_venv() {  # $1: what the stamp says; $2: list of packages in requirements; the rest: words that install this project
+  local wanted=$1 packages=$2 path closed
+  shift 2
+  say "making .venv"
+  rm -f $stamp build/pip.log
+  [ -x .venv/bin/python ] && [ "$(interpreter .venv/bin/python)" = "$base" ] || "$base" -m venv --clear .venv
+  # Whatever comes from a registry comes by its hash, the installers first; the project itself needs nothing more.
+  if .venv/bin/python -m pip install -q --progress-bar off --log build/pip.log --require-hashes -r requirements/installers.txt >&2; then
+    install=(.venv/bin/uv pip install -q --python .venv/bin/python)
+  else
+    ! grep -q 'DO NOT MATCH THE HASHES' build/pip.log || fail "the registry's pip or uv is not the one that is locked"
+    say "no uv; pip will do"
+    install=(.venv/bin/python -m pip install -q)
+  fi
+  "${install[@]}" --require-hashes -r "requirements/$packages.txt" >&2
+  "${install[@]}" --no-index --no-deps "$@" >&2
+  # Start-up counts, and PYTHONDONTWRITEBYTECODE would leave every start to compile anew.
+  .venv/bin/python -m compileall -q -j "$jobs" .venv/lib >/dev/null || true
+  chmod -R a+rX .venv  # files may be links into a cache that was filled under another umask
+  echo "$wanted" >$stamp
+  if [ "$(id -u)" = 0 ]; then
+    for path in "$base" .venv/bin src/meshmark; do
+      closed=$(closed "$path")
+      [ -z "$closed" ] || { say "other users of this machine cannot start meshmark: $closed is closed to them"; break; }
+    done
+  fi
+}
+
+# A wheel of this commit has all that a survey needs, so neither a compiler nor packages of the system are needed.
+wheel_of_commit() {
+  local path commit
+  path=$(compgen -G "dist/meshmark-*_$(uname -m).whl") && [ -f "$path" ] &&
+    commit=$(git describe --always --exclude '*' --dirty=.dirty --abbrev=8 2>/dev/null) &&
+    "$python" -c 'import sys, zipfile
+text = zipfile.ZipFile(sys.argv[1]).read("meshmark/mpi/provenance.cpp").decode()
+sys.exit(f"+g{sys.argv[2]}\"" not in text)' "$path" "$commit" 2>/dev/null && echo "$path"
+}
+if [ $part = run ] && wheel=$(wheel_of_commit); then
+  wanted="$wheel $(sha256sum <"$wheel")$base"
+  if [ ! -x .venv/bin/meshmark ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; then
+    say "using $wheel"
+    rm -rf .venv
+    make_venv "$wanted" run "$wheel"
+  fi
+  exit 0
+fi
+
 have c++ || fail "no C++ compiler (c++)" "Debian: g++; Fedora: gcc-c++; Spack: gcc"
 
 # --- What the system must offer ------------------------------------------------------------------
@@ -112,7 +164,6 @@ may_install() {
   [ "$(id -u)" = 0 ] && return 0
   have sudo && sudo -n true 2>/dev/null && as_root=(sudo -n)
 }
-mkdir -p build
 apt() {  # talkative, so into a file, whose end is shown if it fails
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "$@" >>build/apt.log 2>&1 || {
@@ -168,8 +219,6 @@ native=$!
 trap 'kill "$native" 2>/dev/null || true' EXIT
 
 # --- Python --------------------------------------------------------------------------------------
-stamp=build/python.stamp
-base=$(interpreter "$python")
 wanted=$({ cat pyproject.toml requirements/*.txt; pwd; echo "$base"; "$base" -VV; } | sha256sum)
 packages=locked ready=$(cat $stamp 2>/dev/null || true)
 if [ $part = run ]; then
@@ -177,29 +226,7 @@ if [ $part = run ]; then
   packages=run
 fi
 if [ ! -x .venv/bin/meshmark ] || [ "$ready" != "$wanted" ]; then
-  say "making .venv"
-  rm -f $stamp build/pip.log
-  [ -x .venv/bin/python ] && [ "$(interpreter .venv/bin/python)" = "$base" ] || "$base" -m venv --clear .venv
-  # Whatever comes from a registry comes by its hash, the installers first; the project itself needs nothing more.
-  if .venv/bin/python -m pip install -q --progress-bar off --log build/pip.log --require-hashes -r requirements/installers.txt >&2; then
-    install=(.venv/bin/uv pip install -q --python .venv/bin/python)
-  else
-    ! grep -q 'DO NOT MATCH THE HASHES' build/pip.log || fail "the registry's pip or uv is not the one that is locked"
-    say "no uv; pip will do"
-    install=(.venv/bin/python -m pip install -q)
-  fi
-  "${install[@]}" --require-hashes -r requirements/$packages.txt >&2
-  "${install[@]}" --no-index --no-deps --no-build-isolation -e . >&2
-  # Start-up counts, and PYTHONDONTWRITEBYTECODE would leave every start to compile anew.
-  .venv/bin/python -m compileall -q -j "$jobs" .venv/lib >/dev/null || true
-  chmod -R a+rX .venv  # files may be links into a cache that was filled under another umask
-  echo "$wanted" >$stamp
-  if [ "$(id -u)" = 0 ]; then
-    for path in "$base" .venv/bin src/meshmark; do
-      closed=$(closed "$path")
-      [ -z "$closed" ] || { say "other users of this machine cannot start meshmark: $closed is closed to them"; break; }
-    done
-  fi
+  make_venv "$wanted" $packages --no-build-isolation -e .
 fi
 .venv/bin/python -m compileall -q src >/dev/null || true
 if [ "$tests" = yes ] && ! cmp -s requirements/psij.txt build/psij/requirements.txt && [ -x .venv/bin/uv ]; then

@@ -13,6 +13,7 @@ import pytest
 
 from release.dist import NATIVE, bundle, dynamic, glibc_versions, programs, unpack_wheel, wheel
 from release.roots import ROOTS, debian, run
+from support.paths import ROOT
 
 MIB = 1 << 20
 OLDEST_GLIBC = (2, 28)
@@ -121,3 +122,19 @@ def test_the_wheel_measures_and_writes_a_report_without_root_or_a_network(suite:
     assert completed.returncode == 0, completed.stderr[-2000:]
     assert '"load_latency"' in completed.stdout
     assert "<svg" in (home / "run" / "report.html").read_text(encoding="utf-8")
+
+
+def test_make_run_takes_a_wheel_of_its_commit_instead_of_building(unpacked: Path, tmp_path: Path) -> None:
+    commit = subprocess.check_output(["git", "-C", ROOT, "rev-parse", "HEAD"], text=True).strip()
+    if f'+g{commit[:8]}"' not in (unpacked / "meshmark" / "mpi" / "provenance.cpp").read_text():
+        pytest.skip("the wheel was built from another commit: make wheel")
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
+    (clone / "dist").mkdir()
+    shutil.copy(wheel(), clone / "dist")
+    for _ in range(2):
+        setup = subprocess.run(["tools/setup.sh", "--run"], cwd=clone, capture_output=True, text=True, check=True)
+        assert not (clone / "build" / "release").exists()
+    assert setup.stderr == ""  # the second time, there is nothing to do
+    line = "import meshmark.native as n; print(n.is_checkout(), n.find_native('meshmark-probe').exists())"
+    assert subprocess.check_output([clone / ".venv/bin/python", "-c", line], text=True).split() == ["False", "True"]

@@ -244,7 +244,8 @@ def _units(sources: Sources, folder: Path) -> list[Path]:
         group = list(names)
         for first in range(0, len(group), _PER_UNIT):
             unit = folder / f"unit{len(units)}.cpp"
-            unit.write_text("".join(f'#include "{name}"\n' for name in group[first : first + _PER_UNIT]))
+            lines = (f'#include "{name}"\n' for name in group[first : first + _PER_UNIT])
+            unit.write_text("".join(lines), encoding="utf-8")
             units.append(unit)
     return units
 
