@@ -15,6 +15,7 @@ import gzip
 import json
 import os
 import re
+import sys
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -348,7 +349,8 @@ class RecordingFile:
         return (f for f in self._from(0) if f.t_s > begin_s or begin_s <= 0)
 
     def _from(self, first: int) -> Iterator[Frame]:
-        """Yield frames from index `first`; earlier ones are skipped without conversion."""
+        """Yield frames from index `first`, of any size; earlier ones are skipped without conversion."""
+        first = min(max(first, 0), sys.maxsize - 1)
         try:
             for line in self._lines(first) if self._parquet is None else self._parsed(self._parquet, first):
                 yield frame_of(line, self.header)
