@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from arro3.core import Array, ChunkedArray, DataType, Table
+
+_FEW: Final = 1000  # values that are converted in less time than it takes to import numpy
 
 
 def data_type(kind: str) -> DataType:
@@ -87,8 +89,8 @@ def listed(column: Array | ChunkedArray) -> list[Any]:
     from arro3.core import DataType
 
     kind = column.type
-    if len(column) and not column.null_count and DataType.is_numeric(kind) and not DataType.is_decimal(kind):
-        return list(column.to_numpy().tolist())  # several times as fast
+    if len(column) > _FEW and not column.null_count and DataType.is_numeric(kind) and not DataType.is_decimal(kind):
+        return list(column.to_numpy().tolist())  # several times as fast, but numpy has to be imported
     return list(column.to_pylist())
 
 
