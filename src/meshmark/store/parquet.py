@@ -82,7 +82,7 @@ def _database(process: int) -> DuckDBPyConnection:
         config={
             "threads": min(_THREADS, len(os.sched_getaffinity(0))),
             "enable_external_file_cache": "false",
-            "temp_directory": tempfile.gettempdir(),
+            "temp_directory": os.environ.get("TMPDIR") or "/tmp",
         }
     )
 
@@ -131,7 +131,12 @@ def source(file: IO[bytes]) -> str:
 
 
 def _listed(columns: Sequence[str] | None) -> str:
-    return "*" if columns is None else ", ".join(f'"{name}"' for name in columns)
+    return "*" if columns is None else ", ".join(map(identifier, columns))
+
+
+def identifier(name: str) -> str:
+    """Return the name of a column as SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.store.files import open_regular, utf8
-from meshmark.store.parquet import QueryError, batches, metadata_of, types_of, write_parquet
+from meshmark.store.parquet import QueryError, batches, identifier, metadata_of, types_of, write_parquet
 from meshmark.store.session import MAX_LINE_BYTES
 from meshmark.values.arrow import array_of, data_type, listed
 from meshmark.watch.frames import Frame, FrameError, Header, frame_of, header_of, parse_line
@@ -89,11 +89,12 @@ def _batch(frames: Sequence[Frame], header: Header) -> RecordBatch:
 
 def _stored(header: Header) -> str:
     """Return SQL that converts the columns of `_rows` to the columns of a recording."""
-    columns = [f'"{name}"' for name in _FIXED]
+    columns = [identifier(name) for name in _FIXED]
     for m in header.metrics:
         share = f"least(greatest(v, 0), {_LARGEST_SHARE})::DECIMAL(4, 3)"
         value = f"CASE WHEN isnan(v) THEN NULL ELSE {share if m.is_share else 'v::FLOAT'} END"
-        columns.append(f'list_transform("{m.name}", lambda v: {value}) AS "{m.name}"')
+        name = identifier(m.name)
+        columns.append(f"list_transform({name}, lambda v: {value}) AS {name}")
     return ", ".join([*columns, _PROCESSES])
 
 
@@ -365,10 +366,9 @@ class RecordingFile:
     def _parsed(self, parquet: IO[bytes], first: int) -> Iterator[Mapping[str, Any]]:
         metrics = [m.name for m in self.header.metrics]
         # Shares are decimals, which would become slow objects of Python.
-        selected = [f'"{m.name}"::DOUBLE[] AS "{m.name}"' if m.is_share else f'"{m.name}"' for m in self.header.metrics]
-        for whole in self._batches(
-            parquet, ", ".join([*(f'"{name}"' for name in _FIXED), *selected, _PROCESSES]), first
-        ):
+        names = {m: identifier(m.name) for m in self.header.metrics}
+        values = [f"{name}::DOUBLE[] AS {name}" if m.is_share else name for m, name in names.items()]
+        for whole in self._batches(parquet, ", ".join([*map(identifier, _FIXED), *values, _PROCESSES]), first):
             for begin in range(0, whole.num_rows, _READ_ROWS):
                 batch = whole.slice(begin, min(_READ_ROWS, whole.num_rows - begin))
                 columns = {n: listed(batch[n]) for n in (*_FIXED, *metrics, _PROCESSES)}

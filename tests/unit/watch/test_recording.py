@@ -187,6 +187,19 @@ def test_a_foreign_or_cut_file_is_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(raised.value)
 
 
+def test_names_of_metrics_are_no_sql(tmp_path: Path) -> None:
+    """A recording may come from anybody."""
+    (tmp_path / "secret").write_text("secret")
+    name = f"""cpu.x", (SELECT content FROM read_text('{tmp_path / "secret"}')) AS "seq"""
+    metrics = tuple(replace(m, name=name if m.name == "cpu.busy" else m.name) for m in header().metrics)
+    hostile = replace(header(), metrics=metrics)
+    frames = [replace(frame(1, 0.1, None, 0.3, 0.4), values={name: [0.1, None, 0.3, 0.4]})]
+    with Recorder(tmp_path / "r", hostile) as recorder:
+        for f in frames:
+            recorder.add(f)
+    assert [f.values[name] for f in RecordingFile(tmp_path / "r").frames()] == [[0.1, None, 0.3, 0.4]]
+
+
 def test_a_line_beyond_any_frame_ends_a_recording(tmp_path: Path) -> None:
     """A few KiB of a damaged recording may unpack to a line of terabytes."""
     with Recorder(tmp_path / "r", header()) as recorder:
