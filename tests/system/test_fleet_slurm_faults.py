@@ -72,8 +72,8 @@ class Campaign:
         return [line.split()[1] for line in lines if line.startswith(prefix)]
 
     def measuring(self) -> bool:
-        """Return whether each node has its process and a process of an instrument."""
-        return len(started_from(self.fleet.root / "bin")) >= 2 * len(self.nodes)
+        """Return whether each node writes results, so that its job has processes."""
+        return {path.name.split(".")[1] for path in self.fleet.root.glob("campaigns/*/inbox/.*")} >= {*self.nodes}
 
 
 def started_from(folder: Path) -> list[int]:
