@@ -62,7 +62,7 @@ make_venv() {  # $1: what the stamp says; $2: list of packages in requirements; 
     say "no uv; pip will do"
     install=(.venv/bin/python -m pip install -q)
   fi
-  "${install[@]}" --require-hashes -r "requirements/$packages.txt" >&2
+  "${install[@]}" --require-hashes -r requirements/"$packages".txt >&2
   "${install[@]}" --no-index --no-deps "$@" >&2
   # Start-up counts, and PYTHONDONTWRITEBYTECODE would leave every start to compile anew.
   .venv/bin/python -m compileall -q -j "$jobs" .venv/lib >/dev/null || true
