@@ -1,8 +1,8 @@
 """Builds build/gallery: a first page, and reports of this host, of three modelled machines and of a synthetic fleet.
 
-The report of this host is made from the newest complete `meshmark survey --quick` of this machine and this version; if
-there is none, it is measured now, or an interrupted one is resumed. Everything else is the same at every build. A part
-replaces its folder when it is complete, so an interrupted build is completed by the next one. A part that fails is
+The report of this host is made from the newest complete `meshmark survey --quick` of this machine and this version. If
+no run is one, a survey is measured now, or an interrupted one is resumed. Everything else is the same at every build. A
+part replaces its folder when it is complete, so an interrupted build is completed by the next one. A part that fails is
 reported in one line, and the others are built.
 
 example: .venv/bin/python docs/gallery.py gs1280-64 fleet
@@ -70,7 +70,7 @@ class Part:
 
 
 def host_run(runs: Path, store: Path) -> Path:
-    """Return the folder of a complete quick survey of this machine and this version; measure if there is none.
+    """Return the folder of a complete quick survey of this machine and this version; measure if no run is one.
 
     Raises:
         MeshmarkError: Nothing could be measured, or the folder cannot be written.
@@ -261,7 +261,7 @@ FLEET: Final = Part(
     "Twenty days of checks: nodes that became slow, a node that computes wrongly, a node without results, and the day "
     "on which a new kernel made a whole class slower.",
     "No such machines exist. A script wrote the files that a hundred nodes would have left, with planted faults; "
-    "ingestion, judgement and this page are those of meshmark fleet.",
+    "meshmark fleet ingested and judged them and wrote this page.",
     "map of a hundred nodes in ten racks, coloured by state",
     write_fleet,
     warning=True,

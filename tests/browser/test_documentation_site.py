@@ -85,8 +85,8 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     anchors = "".join(f'<a href="{link}">x</a>' for link in links)
     (tmp_path / "a.html").write_text(f'<p id="top">{anchors}<img src="p.png">')
     (tmp_path / "b.html").write_text('<h1 id="there">b</h1>')
-    found = [line.split(": ")[1] for line in dead_links(tmp_path)]
-    assert found == ["c.html", "b.html#not", "../out.html", ".", "#none", "p.png"]
+    dead = [line.split(": ")[1] for line in dead_links(tmp_path)]
+    assert dead == ["c.html", "b.html#not", "../out.html", ".", "#none", "p.png"]
 
 
 def test_versions_are_listed_newest_first(sites: Path) -> None:

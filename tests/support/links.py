@@ -12,7 +12,7 @@ REFERENCES = {("a", "href"), ("link", "href"), ("img", "src"), ("script", "src")
 
 @dataclass
 class PageLinks(HTMLParser):
-    """What a page refers to, and the anchors that it has."""
+    """The references and the anchors of a page."""
 
     references: list[str] = field(default_factory=list)
     anchors: set[str] = field(default_factory=set)

@@ -111,7 +111,7 @@ def test_systems_are_solved_by_a_library_that_can(tmp_path: Path) -> None:
 
 
 def hide_system_libraries(folder: Path) -> None:
-    """Write libraries without functions that are loaded instead of those of the system."""
+    """Write libraries without functions, which are loaded in place of the system's libraries."""
     for name in ("libopenblas.so.0", "libopenblasp.so.0", "libopenblas.so", "libblas.so.3", "libflexiblas.so.3"):
         source = folder / "empty.c"
         source.write_text("int empty;\n")

@@ -12,11 +12,11 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.store.files import open_regular, unlink, written
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch, RecordBatchReader, Table
     from duckdb import DuckDBPyConnection
 
+_Content = TypeVar("_Content")
 UNIQUE: Final = "~"  # in names of files that are never used again; `layout.file_name` never returns it
 COMPACTED: Final = f"compacted{UNIQUE}"  # in names of joined files
 SEPARATOR: Final = "\x1f"  # between run and step in texts that name both
@@ -101,9 +102,14 @@ def read(path: Path, columns: Sequence[str] | None = None) -> Table:
         OSError: The file cannot be opened.
         QueryError: The file cannot be read.
     """
+    with open_regular(path) as file, _named(path, file):
+        return _table(file, columns)
+
+
+def _table(file: IO[bytes], columns: Sequence[str] | None = None) -> Table:
     from arro3.core import Table
 
-    with open_regular(path) as file, _named(path, file), connected() as db:
+    with connected() as db:
         return Table.from_arrow(db.sql(f"SELECT {_listed(columns)} FROM read_parquet(?)", params=[source(file)]))
 
 
@@ -156,11 +162,7 @@ def read_problem(path: Path) -> str:
 
 def types_or_problem(path: Path) -> dict[str, str] | str:
     """Return the types of the columns of a file, as DuckDB names them, or why the file cannot be read."""
-    try:
-        with open_regular(path) as file, _named(path, file):
-            return types_of(file)
-    except (OSError, QueryError) as error:
-        return _unreadable(error)
+    return _or_problem(path, types_of)
 
 
 def types_of(file: IO[bytes]) -> dict[str, str]:
@@ -176,10 +178,7 @@ def types_of(file: IO[bytes]) -> dict[str, str]:
 
 def read_or_problem(path: Path) -> Table | str:
     """Return the rows of a file, or why it cannot be read completely."""
-    try:
-        return read(path)
-    except (OSError, QueryError) as error:
-        return _unreadable(error)
+    return _or_problem(path, _table)
 
 
 def metadata_of(file: IO[bytes]) -> dict[str, bytes]:
@@ -193,8 +192,13 @@ def metadata_of(file: IO[bytes]) -> dict[str, bytes]:
     return {key.decode(errors="replace"): value for key, value in rows}
 
 
-def _unreadable(error: Exception) -> str:
-    return f"cannot be read: {quoted(str(error).splitlines()[0] if str(error) else type(error).__name__)}"
+def _or_problem(path: Path, use: Callable[[IO[bytes]], _Content]) -> _Content | str:
+    """Return what `use` reads from a file, or why the file cannot be read."""
+    try:
+        with open_regular(path) as file, _named(path, file):
+            return use(file)
+    except (OSError, QueryError) as error:
+        return f"cannot be read: {quoted(str(error).splitlines()[0] if str(error) else type(error).__name__)}"
 
 
 # ------------------------------------------------------------------ writing

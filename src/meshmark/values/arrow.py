@@ -96,10 +96,10 @@ def listed(column: Array | ChunkedArray) -> list[Any]:
 
 def listed_once(column: ChunkedArray) -> list[Any]:
     """Return the texts of a column, most of which occur many times, as the same objects; a missing one is None."""
-    from arro3.core import DataType, dictionary_dictionary, dictionary_indices
+    from arro3.core import dictionary_dictionary, dictionary_indices
 
     values: list[Any] = []
-    for chunk in column.cast(DataType.dictionary(DataType.int32(), DataType.string())).chunks:
+    for chunk in column.cast(_encoded_text()).chunks:
         texts = listed(dictionary_dictionary(chunk))
         values += [None if i is None else texts[i] for i in listed(dictionary_indices(chunk))]
     return values
@@ -114,16 +114,19 @@ def numbers(column: ChunkedArray) -> Any:
 
 def encoded(table: Table) -> Table:
     """Return a table in which each text occurs once in each column, as its dictionary; it takes less memory."""
-    from arro3.core import DataType
-
-    return _cast(table, DataType.string(), DataType.dictionary(DataType.int32(), DataType.string()))
+    return _cast(table, data_type("VARCHAR"), _encoded_text())
 
 
 def decoded(table: Table) -> Table:
     """Return a table without dictionaries: the one that `encoded` was called with."""
+    return _cast(table, _encoded_text(), data_type("VARCHAR"))
+
+
+def _encoded_text() -> DataType:
+    """Return the type of a column of texts that refers to a dictionary of the different ones."""
     from arro3.core import DataType
 
-    return _cast(table, DataType.dictionary(DataType.int32(), DataType.string()), DataType.string())
+    return DataType.dictionary(DataType.int32(), DataType.string())
 
 
 def _cast(table: Table, old: DataType, new: DataType) -> Table:
