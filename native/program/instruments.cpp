@@ -61,7 +61,16 @@ void end_line(const Run::State& s, const char* status) {
             {"overhead", s.worst_overhead}});
 }
 
-int measure(const Instrument& instrument, Run::State& s, bool only_check, const Front& front) {
+void print_plan(const PlannedRun& plan) {
+  json line{{"type", "plan"},
+            {"relative_points", plan.relative_points},
+            {"memory_scale", plan.memory_scale},
+            {"budget_s", plan.budget_s}};
+  if (plan.memory_bytes) line["memory_bytes"] = *plan.memory_bytes;
+  emit(line);
+}
+
+int measure(const Instrument& instrument, Run::State& s, bool only_plan, const Front& front) {
   s.started_s = wall_s();
   Run run(s);
   try {
@@ -69,8 +78,8 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
     s.machine = s.values["machine"];
     s.budget_end_s = s.started_s + run.budget_s();
     run.check();
-    if (only_check) {
-      if (const auto bytes = run.memory_bytes()) emit({{"type", "check"}, {"memory_bytes", *bytes}});
+    if (only_plan) {
+      print_plan(run.plan());
       return 0;
     }
     if (front.begin) front.begin(run);
@@ -109,7 +118,7 @@ int respond(int argc, char** argv, const Front& front) {
   app.add_flag("--describe", describe_all, "describe every instrument in JSON");
 
   std::map<std::string, Run::State> states;
-  std::map<std::string, bool> describe_one, check_one;
+  std::map<std::string, bool> describe_one, plan_one;
   for (const Instrument* instrument : instruments()) {
     const Description& d = instrument->description;
     Run::State& s = states[d.name];
@@ -122,7 +131,7 @@ int respond(int argc, char** argv, const Front& front) {
     }
     CLI::App* sub = app.add_subcommand(d.name, d.summary);
     sub->add_flag("--describe", describe_one[d.name], "describe this instrument in JSON");
-    sub->add_flag("--check", check_one[d.name], "check all parameters without measuring");
+    sub->add_flag("--plan", plan_one[d.name], "check all parameters and print the budget in JSON, without measuring");
     for (const Parameter& p : s.parameters) {
       std::string& value = s.values[p.name];
       value = p.default_value;
@@ -167,8 +176,8 @@ int respond(int argc, char** argv, const Front& front) {
         s.command += ' ' + option_of(p);
         if (p.kind != Kind::flag) s.command += ' ' + s.values[p.name];
       }
-    const int status = measure(*instrument, s, check_one[name], front);
-    return front.end && !check_one[name] ? front.end(status) : status;
+    const int status = measure(*instrument, s, plan_one[name], front);
+    return front.end && !plan_one[name] ? front.end(status) : status;
   }
   return report_error(program_name, UsageError("instrument", "none was given", names()));
 }

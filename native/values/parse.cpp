@@ -1,10 +1,14 @@
 /// C interface through which Python calls native code: the parsers of options (native/base/options/options.hpp), and
-/// the identity and topology of machines (native/base/topology/topology.hpp).
+/// the identity and topology of machines (native/base/topology/topology.hpp), and the name of the hypervisor.
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <string>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "base/error.hpp"
 #include "base/json.hpp"
@@ -82,4 +86,22 @@ extern "C" __attribute__((visibility("default"))) std::size_t meshmark_is_secret
 extern "C" __attribute__((visibility("default"))) std::size_t meshmark_topology(const char* root, char* out,
                                                                                 std::size_t capacity) {
   return write_line(mm::topology_json(mm::described_tree(root)), out, capacity);
+}
+
+/// Writes {"value": SIGNATURE}, the twelve characters with which a hypervisor names itself to its guests (CPUID leaf
+/// 0x40000000), such as KVMKVMKVM; {"value": null} outside of a guest, and on other processors than x86. As above.
+extern "C" __attribute__((visibility("default"))) std::size_t meshmark_hypervisor(char* out, std::size_t capacity) {
+  json signature = nullptr;
+#if defined(__x86_64__)
+  constexpr unsigned kInGuest = 1u << 31, kLeaf = 0x40000000;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & kInGuest) != 0) {
+    __cpuid(kLeaf, eax, ebx, ecx, edx);
+    std::string text;
+    for (const unsigned word : {ebx, ecx, edx})
+      for (unsigned shift = 0; shift < 32; shift += 8) text += static_cast<char>(word >> shift & 0x7f);
+    signature = text.substr(0, text.find('\0'));
+  }
+#endif
+  return write_line(json{{"value", signature}}, out, capacity);
 }

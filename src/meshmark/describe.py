@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from meshmark.store.record import OBSERVED, Metric, Record
 
 KINDS: Final = ("openmpi", "mpich", "mpi")
 APPLICATIONS: Final = Path(__file__).with_name("described_applications.json")  # by tools/describe_applications.py
+_VARIABLES: Final = ("MESHMARK_PROBE", "MESHMARK_COMM")  # of the environment, which name the programs
 
 
 def find_probe() -> Path:
@@ -158,7 +159,7 @@ def descriptions() -> Mapping[str, Description]:
     Raises:
         MeshmarkError: The probe does not print a valid description.
     """
-    return _descriptions(*map(os.environ.get, ("MESHMARK_PROBE", "MESHMARK_COMM")))
+    return _descriptions(*map(os.environ.get, _VARIABLES))
 
 
 @cache
@@ -167,18 +168,44 @@ def _descriptions(*_: str | None) -> Mapping[str, Description]:
     return {**_described(find_probe()), **_described_mpi(), **_applications()}
 
 
-def observed_conditions() -> frozenset[str]:
-    """Return the names of the conditions that are observed rather than set; without a probe, those that are known."""
+def observed_conditions(instruments: Iterable[str] | None = None) -> frozenset[str]:
+    """Return the names of the conditions that are observed rather than set; without a probe, those that are known.
+
+    Args:
+        instruments: Names of the instruments that matter; None: all. The description of the probe suffices for most, so
+            that no MPI library needs to start.
+    """
     try:
-        known = descriptions()
+        known = descriptions() if instruments is None else _described_for(instruments)
     except MeshmarkError:
         known = _applications()
     return OBSERVED.union(*(d.observed for d in known.values()))
 
 
+def find_description(instrument: str) -> Description | None:
+    """Return the description of an instrument, or None if it is unknown here.
+
+    Raises:
+        MeshmarkError: The probe does not print a valid description.
+    """
+    return _found_description(instrument, *map(os.environ.get, _VARIABLES))
+
+
+@cache
+def _found_description(instrument: str, *_: str | None) -> Description | None:
+    """Return a description for these values of the environment, cached because joins look one up for every record."""
+    return _described_for([instrument]).get(instrument)
+
+
+def _described_for(instruments: Iterable[str]) -> Mapping[str, Description]:
+    """Return the descriptions of the probe if it has all these instruments; otherwise all descriptions."""
+    by_name = _described(find_probe())
+    return by_name if all(name in by_name for name in instruments) else descriptions()
+
+
 def chosen_conditions(records: Sequence[Record]) -> list[str]:
     """Return the conditions of these records that were set rather than observed, in order of appearance."""
-    observed = observed_conditions()
+    observed = observed_conditions({r.instrument for r in records})
     return [k for k in dict.fromkeys(k for r in records for k in r.conditions) if k not in observed]
 
 
@@ -273,9 +300,7 @@ def description(instrument: str) -> Description:
     Raises:
         UsageError: The instrument is unknown; the message lists the known ones.
     """
-    by_name: Mapping[str, Description] = _described(find_probe())
-    if instrument not in by_name:
-        by_name = descriptions()
+    by_name = _described_for([instrument])
     if instrument not in by_name:
         hint = "" if _described_mpi() else f"MPI instruments need an MPI library: {mpi_remedy()}"
         raise UsageError(f"instrument: found '{quoted(instrument)}'; allowed: {', '.join(by_name)}", hint)

@@ -276,7 +276,7 @@ def _columns_of_records(rows: Sequence[Row]) -> list[tuple[Field, Array]]:
     # The conditions that vary.
     set_columns, observed_columns = list[tuple["Field", "Array"]](), list[tuple["Field", "Array"]]()
     shared_columns: list[tuple[Field, Array]] = []
-    observed = observed_conditions()
+    observed = observed_conditions({r.instrument for _, _, r in rows})
     for key, values in _by_key([r.conditions for _, _, r in rows]).items():
         column = _column(f"condition.{key}" if key in columns_by_name else key, values, _unit_of(key))
         varies = len({(type(v), v) for v in values}) > 1

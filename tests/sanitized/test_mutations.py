@@ -257,11 +257,11 @@ def test_damaged_command_lines(program: str, tmp_path: Path) -> None:
     if program in ("probe", "comm"):
         completed = subprocess.run([PROGRAMS / f"meshmark-{program}", "--describe"], capture_output=True, check=True)
         for instrument in json.loads(completed.stdout):
-            check_words = [instrument["name"], "--check"]  # reads all and measures nothing
+            plan_words = [instrument["name"], "--plan"]  # reads all options and measures nothing
             for p in instrument["parameters"]:
                 if p["kind"] != "flag" and p["default"]:
-                    check_words += [p["option"], p["default"]]
-            lines_of.append(check_words)
+                    plan_words += [p["option"], p["default"]]
+            lines_of.append(plan_words)
     elif program == "watch":
         lines_of.append(["--describe", "--rate", "10", "--hold", "1", "--sources", "cpu,node", "--without", "io"])
     elif program == "place":
@@ -316,8 +316,8 @@ def test_damaged_command_lines(program: str, tmp_path: Path) -> None:
         chance = random.Random(f"{program} {seed}")
         words = damaged_words(chance, chance.choice(lines_of), others)
         # Only commands that check or plan: no benchmark of hours, and no command except one that does nothing.
-        if program in ("probe", "comm") and "--check" not in words:
-            words.append("--check")
+        if program in ("probe", "comm") and "--plan" not in words:
+            words.append("--plan")
         if "run" in words[:1] and "--" in words:
             words = [*words[: words.index("--")], "--", "true"]
         (folder / "words").write_bytes(os.fsencode("\n".join(words)))

@@ -64,8 +64,9 @@ def describe() -> dict[str, object]:
 
 def main() -> int:
     words = sys.argv[1:]
-    if "--check" in words:
-        sys.exit(0)
+    if "--plan" in words:
+        emit(type="plan", relative_points=1.0, memory_scale=1.0, budget_s=2.0)
+        return 0
     if words == ["--describe"]:
         print(json.dumps([describe()]))
         return 0

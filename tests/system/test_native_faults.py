@@ -344,7 +344,7 @@ def test_a_tree_without_proc_and_sys_is_none(tmp_path: Path) -> None:
 
 
 def test_a_store_is_a_word_that_is_known() -> None:
-    assert "allowed: ordinary, streaming" in complaint(run("probe", "bandwidth", "--store", "stream", "--check"), 2)
+    assert "allowed: ordinary, streaming" in complaint(run("probe", "bandwidth", "--store", "stream", "--plan"), 2)
 
 
 @pytest.mark.parametrize(("where", "what"), [("Package", "complete_cpuset"), ("Machine", "complete_nodeset")])

@@ -252,12 +252,6 @@ bool Run::flag(std::string_view name) const {
   throw UsageError(state_.parameter(name).name, "found " + quote(text), "true, false");
 }
 
-std::optional<std::size_t> Run::memory_bytes() const {
-  for (const Parameter& p : state_.parameters)
-    if ((p.kind == Kind::size || p.kind == Kind::sizes) && state_.value(p.name) == "memory") return memory_footprint();
-  return std::nullopt;
-}
-
 std::vector<std::size_t> Run::sizes(std::string_view name) const {
   const Parameter& p = state_.parameter(name);
   const std::string& text = state_.value(name);

@@ -108,6 +108,15 @@ struct Outcome {
   std::vector<std::string> flags;
 };
 
+/// What a run with certain arguments needs.
+struct PlannedRun {
+  double relative_points =
+      1;                    ///< number of points over the number with default arguments, as far as lists determine it
+  double memory_scale = 1;  ///< at least 1: by which budgets grow because this machine has large caches
+  double budget_s = 0;      ///< --budget, or the default, which grows with both
+  std::optional<std::size_t> memory_bytes;  ///< what the footprint "memory" means here; nullopt if no argument has it
+};
+
 class Run {
  public:
   // Parameters, by name. Reading a parameter that the description lacks is a bug and throws std::logic_error.
@@ -118,9 +127,6 @@ class Run {
   std::string text(std::string_view name) const;
   bool flag(std::string_view name) const;
   std::vector<std::size_t> sizes(std::string_view name) const;
-  /// Returns how many bytes a size parameter has on this machine if its value is "memory"; nullopt if no size parameter
-  /// has this value.
-  std::optional<std::size_t> memory_bytes() const;
   std::vector<std::string> choices(std::string_view name) const;
   /// Returns whether a parameter of kind choices contains "all" or one of these values.
   bool selects(std::string_view name, std::initializer_list<std::string_view> any) const;
@@ -152,6 +158,9 @@ class Run {
   /// Parses every parameter by its kind and limits, so that invalid values are refused before any work. Throws
   /// UsageError.
   void check() const;
+
+  /// Plans the run without measuring. Throws UsageError.
+  PlannedRun plan() const;
 
   /// Throws a UsageError, which leads to exit status 2 and a message on one line. `allowed` lists valid values.
   [[noreturn]] void refuse(const std::string& field, const std::string& message, const std::string& allowed = {}) const;

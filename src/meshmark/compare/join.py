@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args
 from meshmark.compare.normalise import Per, normalised
 from meshmark.compare.pairing import PAGES, Pairing, ResultMatch, UnpairedResult, identity
 from meshmark.compare.sides import ResultSide
-from meshmark.describe import descriptions
+from meshmark.describe import find_description
 from meshmark.errors import UsageError, quoted
 from meshmark.measure.repetitions import PLATEAU, measured, with_common_plateaus
 from meshmark.statistics.verdicts import MARGIN, MedianEstimate, Ratio, Spoken, alike, is_speed, judge, ratio, spoken
@@ -241,7 +241,7 @@ def _pair(match: ResultMatch, margin: float) -> ResultPair:
 
 def _of_one_run(record: Record) -> bool:
     """Return whether all samples are from one process, so that they do not show how much runs of it differ."""
-    measured_here = record.source in {"host", "tool"} and record.instrument in descriptions()
+    measured_here = record.source in {"host", "tool"} and find_description(record.instrument) is not None
     return measured_here and len(record.samples) > 1 and "runs" not in record.conditions
 
 

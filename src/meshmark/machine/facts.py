@@ -48,14 +48,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from meshmark import process
 from meshmark.machine.absence import absent
 from meshmark.machine.control_group import control_groups, cpu_quota
 from meshmark.machine.identity import identity
@@ -65,6 +62,7 @@ from meshmark.machine.smbios import channels, dimms
 from meshmark.machine.sources import from_sysfs
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import Files, FilesInMemory, FileTree, MachineError, allowed_in_status, chosen
+from meshmark.native import call_library
 
 _CPU, _KERNEL, _VM = "sys/devices/system/cpu", "proc/sys/kernel", "proc/sys/vm"
 
@@ -414,6 +412,18 @@ _MAKERS = {
 }
 
 
+# The names of hypervisors in CPUID, as the Linux kernel and their documentation state them.
+_SIGNATURES: Final = {
+    "KVMKVMKVM": "KVM",
+    "Microsoft Hv": "Hyper-V",
+    "TCGTCGTCGTCG": "QEMU",
+    "VBoxVBoxVBox": "VirtualBox",
+    "VMwareVMware": "VMware",
+    "XenVMMXenVMM": "Xen",
+    "bhyve bhyve ": "bhyve",
+}
+
+
 def _virtual(tree: Files) -> dict[str, object]:
     """Return evidence of a hypervisor.
 
@@ -442,14 +452,9 @@ def _virtual(tree: Files) -> dict[str, object]:
         if clock in clocks:
             signs.append(f"clock source {clock}")
             hypervisor = hypervisor or name
-    if tree.live and (program := shutil.which("systemd-detect-virt")):
-        try:
-            word = process.run_text([program, "--vm"], timeout_s=5).stdout.strip()
-        except (OSError, subprocess.TimeoutExpired):
-            word = ""
-        if word and word != "none":
-            signs.append(f"systemd-detect-virt {word}")
-            hypervisor = hypervisor or word
+    if tree.live and (signature := call_library("meshmark_hypervisor")["value"]):
+        signs.append(f"CPUID signature {signature}")
+        hypervisor = hypervisor or _SIGNATURES.get(signature, signature)
     guest: object = True
     if not signs:
         guest = False if flags else absent("not known: no x86 flag and no firmware name")

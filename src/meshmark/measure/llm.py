@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from meshmark.describe import description
 from meshmark.errors import AbsentError, UsageError
@@ -21,7 +21,7 @@ from meshmark.machine.memory import group_available_bytes, machine_available_byt
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import FileTree, parse_list
 from meshmark.measure.runs.plan import replaced
-from meshmark.measure.runs.probe import check
+from meshmark.measure.runs.probe import planned
 from meshmark.measure.runs.runner import StepResult
 from meshmark.statistics.verdicts import MedianEstimate, rank
 from meshmark.store.record import Record
@@ -164,10 +164,11 @@ def request(argv: Sequence[str], memory: AvailableMemory) -> LlmRequest:
         UsageError: An argument is invalid.
         AbsentError: Not even the smallest weights fit into memory.
     """
-    _check(argv)
+    d = description(NAME)
+    planned(d, argv)
     value_by_option = dict(itertools.pairwise(argv))
-    default_bytes = _check(replaced(argv, WEIGHTS, "memory")).get("memory_bytes")
-    if not isinstance(default_bytes, int):
+    default_bytes = planned(d, replaced(argv, WEIGHTS, "memory")).memory_bytes
+    if default_bytes is None:
         raise UsageError(f"{NAME}: {WEIGHTS}: the instrument does not state how large weights must be")
     text = value_by_option.get(WEIGHTS, "memory")
     sizes = [default_bytes] if text == "memory" else grammar.sizes(WEIGHTS, text)
@@ -182,16 +183,6 @@ def request(argv: Sequence[str], memory: AvailableMemory) -> LlmRequest:
             f"{NAME}: {memory.text()} leaves {plain(memory.usable(), 'B', 3)}, too little for any weights"
         )
     return LlmRequest(tuple(argv), small, tuple(s for s in sizes if s not in small), trial, trial < default_bytes)
-
-
-def _check(argv: Sequence[str]) -> Mapping[str, Any]:
-    """Check arguments like `check`, but name the option in errors as it was typed."""
-    try:
-        return check(NAME, argv)
-    except UsageError as error:
-        _, field, message = str(error).split(": ", 2)
-        option = next((p.option for p in description(NAME).parameters if p.name == field), field)
-        raise UsageError(f"{NAME}: {option}: {message}") from error
 
 
 # ------------------------------------------------------------------ memory

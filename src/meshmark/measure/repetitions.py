@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from meshmark.describe import descriptions
+from meshmark.describe import find_description
 from meshmark.measure.runs.plan import SurveyStep
 from meshmark.statistics.verdicts import MedianEstimate
 from meshmark.store.record import MODE_SUFFIX, OBSERVED, Record, Scalar, median, median_interval
@@ -98,7 +98,7 @@ def values_key(record: Record, names: tuple[str, ...], without: Collection[str] 
 def _described_identity(record: Record) -> tuple[str, ...] | None:
     """Return the identity in the description of a record's instrument; None if it has none."""
     # Other tools distinguish points by conditions of their own, such as both nodes of a matrix.
-    description = descriptions().get(record.instrument) if record.source != "tool" else None
+    description = find_description(record.instrument) if record.source != "tool" else None
     return description.identity if description else None
 
 

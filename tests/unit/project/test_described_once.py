@@ -99,7 +99,9 @@ def test_conditions_that_an_instrument_observes_come_from_its_description() -> N
     """No list outside the description names them."""
     described_names = {name for d in descriptions().values() for name in d.observed}
     assert {"zeta", "planning"} <= described_names <= observed_conditions() and not described_names & OBSERVED
-    record = replace(made_run.everything()[0], conditions={"kernel": "cg", "zeta": 22.7, "steal_share": 0.1})
+    record = replace(
+        made_run.everything()[0], instrument="npb", conditions={"kernel": "cg", "zeta": 22.7, "steal_share": 0.1}
+    )
     assert chosen_conditions([record]) == ["kernel"]
     assert not described_names & {name for d in descriptions().values() for name in d.identity}
 

@@ -82,7 +82,7 @@ def test_nonsense_is_a_value_or_a_usage_error(name: str, text: str) -> None:
 def test_a_host_and_a_model_read_the_same_footprints(text: str) -> None:
     """The model once read 4096, 8192 where the probe also read 10240, and accepted values that the probe refused."""
     completed = subprocess.run(
-        [find_probe(), "latency", "--check", "--footprint", text],
+        [find_probe(), "latency", "--plan", "--footprint", text],
         capture_output=True,
         text=True,
         timeout=60,

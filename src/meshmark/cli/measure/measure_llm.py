@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from meshmark.measure.single import Measurement
 
 _TRIAL_SHARE: Final = 1 / 3  # maximum share of the trial in the budget
+_LONGEST_S: Final = 600.0  # longest budget without --budget
 
 
 @dataclass
@@ -112,7 +113,7 @@ def _measure_and_answer(session: _Session, request: LlmRequest) -> None:
 
 def _budgets(session: _Session, request: LlmRequest) -> tuple[float, float]:
     """Return the budgets of the command and of its trial in s: `--budget`, or in proportion to the sizes that fit."""
-    from meshmark.measure.runs.budget import BUDGET, MAX_S, budget_s
+    from meshmark.measure.runs.budget import BUDGET, budget_s
 
     options = dict(itertools.pairwise(request.argv))
     trial_s = budget_s(session.d, request.trial_argv)
@@ -121,9 +122,9 @@ def _budgets(session: _Session, request: LlmRequest) -> tuple[float, float]:
         usual_s = budget_s(session.d, [w for w in request.trial_argv if w not in {BUDGET, options[BUDGET]}])
         total_s = trial_s
         return total_s, min(usual_s, total_s * _TRIAL_SHARE) if fitting_sizes else total_s
-    total_s = (
-        max(trial_s, min(MAX_S, trial_s * (1 + sum(fitting_sizes) / request.trial_bytes))) if fitting_sizes else trial_s
-    )
+    total_s = trial_s
+    if fitting_sizes:
+        total_s = max(trial_s, min(_LONGEST_S, trial_s * (1 + sum(fitting_sizes) / request.trial_bytes)))
     if total_s > trial_s:
         say(f"note: the budget is up to {duration(total_s)} for weights of this size; --budget changes it")
     return total_s, trial_s

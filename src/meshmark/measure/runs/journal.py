@@ -106,6 +106,6 @@ def _identity(line: dict[str, Any]) -> str:
     """Return metric and point of a result; derived values have no point and are identified by their set conditions."""
     point = line.get("point")
     if point is None:
-        observed = observed_conditions()
+        observed = observed_conditions([_text(line, "instrument")])
         point = {k: v for k, v in line["conditions"].items() if k not in observed}
     return json.dumps([line["metric"], point], sort_keys=True, default=str)

@@ -19,6 +19,7 @@ output_kib = 64                  # size of the end of each output that is search
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass, field
 from importlib import resources
@@ -28,8 +29,8 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from meshmark.describe import description
-from meshmark.errors import UsageError, near, quoted
-from meshmark.measure.runs.probe import arguments, check
+from meshmark.errors import AbsentError, UsageError, near, quoted
+from meshmark.measure.runs.probe import arguments, planned
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values.inputs import LIST, PRINTABLE, Input, checked
 
@@ -89,7 +90,9 @@ def parse_spec(text: str, origin: str, *, applications: bool = False) -> Spec:
         if step.application:
             continue
         try:
-            check(step.instrument, arguments(description(step.instrument), step.options))
+            d = description(step.instrument)
+            with contextlib.suppress(AbsentError):  # the step will be absent
+                planned(d, arguments(d, step.options))
         except UsageError as error:
             raise UsageError(f"{origin}: step[{number}]: {error}", error.hint) from error
     return spec
