@@ -56,6 +56,7 @@ CORE = {  # mutated files → the tests that may detect their mutants
         + [f"compare/{name}.py" for name in ("declared", "join", "sides", "exports/base")],
         ["tests/unit/compare", "tests/unit/validation"],
     ),
+    "views": (["views/content/*.py"], ["tests/unit/views", "tests/unit/compare"]),
     "applications": (
         ["applications/*.py", "applications/resources/*.py", "applications/effects/*.py"],
         ["tests/unit/applications"],

@@ -1,0 +1,1 @@
+"""Explains whether a running program is placed well, and which command would help."""
