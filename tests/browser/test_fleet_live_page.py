@@ -11,7 +11,7 @@ import pytest
 from axe import Screen, screens, violations
 from map_page import attentive
 
-from meshmark.web.export.pull import Target
+from meshmark.web.export.pull import NodeAddress
 from meshmark.web.fleet.fleet import FleetParts, make_fleet_site
 from meshmark.web.fleet.live_fleet import LiveFleet, NodeReport
 from meshmark.web.fleet.remote_maps import RemoteMaps
@@ -38,7 +38,7 @@ def address() -> Iterator[str]:
     time_s = time.monotonic()
     for number in range(1, 58):
         report(live, number, time_s if number != 4 else time_s - 1801)
-    maps = RemoteMaps(lambda name: Target("127.0.0.1", 1) if name == "n5" else None, "")
+    maps = RemoteMaps(lambda name: NodeAddress("127.0.0.1", 1) if name == "n5" else None, "")
     parts = FleetParts("hawk", live, RACKS, lambda: CASES, maps=maps)
     yield address_of(lambda say: run(lambda: make_fleet_site(parts, push_token="of-nodes"), "127.0.0.1", 0, "", say))
 

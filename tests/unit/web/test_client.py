@@ -15,7 +15,7 @@ from meshmark.errors import MeshmarkError
 from meshmark.web.export import otlp_client
 from meshmark.web.export.intervals import Interval
 from meshmark.web.export.otlp_client import Client, SendError
-from meshmark.web.export.pull import Target
+from meshmark.web.export.pull import NodeAddress
 from meshmark.web.fleet.remote import Remote
 from support.made_frames import header
 
@@ -23,7 +23,7 @@ MAP = b"event: header\ndata: " + json.dumps(header().to_json()).encode() + b"\n\
 
 
 @contextlib.contextmanager
-def answering(head: bytes, body: bytes = b"") -> Iterator[tuple[Target, list[bytes]]]:
+def answering(head: bytes, body: bytes = b"") -> Iterator[tuple[NodeAddress, list[bytes]]]:
     """Yield the address of a server with one answer to all requests, and the requests that it has received."""
     requests: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -42,13 +42,13 @@ def answering(head: bytes, body: bytes = b"") -> Iterator[tuple[Target, list[byt
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            yield Target("127.0.0.1", listener.getsockname()[1]), requests
+            yield NodeAddress("127.0.0.1", listener.getsockname()[1]), requests
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             thread.join()
 
 
-def sent(at: Target) -> tuple[int, str]:
+def sent(at: NodeAddress) -> tuple[int, str]:
     return Client(header(), f"http://{at.host}:{at.port}/v1/metrics").send(Interval(1.0, 2.0))
 
 

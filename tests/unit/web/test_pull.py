@@ -16,7 +16,7 @@ from meshmark.errors import UsageError
 from meshmark.watch.frames import Frame, FrameMetric, Header
 from meshmark.web.export import pull
 from meshmark.web.export.openmetrics import Window, reading_of, text
-from meshmark.web.export.pull import NoAnswerError, Puller, Target, fetch
+from meshmark.web.export.pull import NoAnswerError, NodeAddress, Puller, fetch
 from meshmark.web.fleet.live_fleet import LiveFleet
 from support.waiting import until
 
@@ -63,9 +63,9 @@ def _fields() -> dict[str, object]:
 
 def test_sets_have_a_port() -> None:
     assert pull_targets(["n[1-2]:9100", "gpu3"]) == {
-        "n1": Target("n1", 9100),
-        "n2": Target("n2", 9100),
-        "gpu3": Target("gpu3", 8642),
+        "n1": NodeAddress("n1", 9100),
+        "n2": NodeAddress("n2", 9100),
+        "gpu3": NodeAddress("gpu3", 8642),
     }
 
 
@@ -124,7 +124,7 @@ def test_no_spoiled_text_does_harm(data: st.DataObject) -> None:
 
 
 @contextlib.asynccontextmanager
-async def answering(answer: bytes) -> AsyncIterator[Target]:
+async def answering(answer: bytes) -> AsyncIterator[NodeAddress]:
     """Yield the address of a server that gives every request the same answer and closes, or never answers if it is
     empty."""
 
@@ -140,7 +140,7 @@ async def answering(answer: bytes) -> AsyncIterator[Target]:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
-        yield Target("127.0.0.1", server.sockets[0].getsockname()[1])
+        yield NodeAddress("127.0.0.1", server.sockets[0].getsockname()[1])
 
 
 def whole(body: bytes) -> bytes:

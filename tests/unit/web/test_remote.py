@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from meshmark.errors import MeshmarkError
-from meshmark.web.export.pull import Target
+from meshmark.web.export.pull import NodeAddress
 from meshmark.web.fleet import remote
 from meshmark.web.fleet.remote import Remote
 from support.made_frames import header
@@ -27,7 +27,7 @@ def event(kind: str, line: object) -> bytes:
 
 
 @contextlib.contextmanager
-def answering(answer: bytes, drip: bytes = b"") -> Iterator[Target]:
+def answering(answer: bytes, drip: bytes = b"") -> Iterator[NodeAddress]:
     """Yield the address of a server with one answer to all requests, which then sends `drip` repeatedly or closes."""
     listener = socket.create_server(("127.0.0.1", 0))
     stopped = threading.Event()
@@ -47,7 +47,7 @@ def answering(answer: bytes, drip: bytes = b"") -> Iterator[Target]:
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        yield Target("127.0.0.1", listener.getsockname()[1])
+        yield NodeAddress("127.0.0.1", listener.getsockname()[1])
     finally:
         stopped.set()
         listener.shutdown(socket.SHUT_RDWR)
@@ -120,4 +120,4 @@ def test_frames_that_are_none_end_the_stream_with_one_line() -> None:
 def test_a_host_that_is_no_name_is_one_line() -> None:
     for host in ("", "a b", "x" * 70, "a\x00b", "..", "n1\r\nx: y"):
         with pytest.raises(MeshmarkError, match="n1: "):
-            Remote("n1", Target(host, 9), "secret")
+            Remote("n1", NodeAddress(host, 9), "secret")

@@ -18,7 +18,7 @@ from meshmark.cli.watch import HostOption, NoTokenOption, PortOption, TokenFileO
 from meshmark.errors import UsageError, extra, quoted
 
 if TYPE_CHECKING:
-    from meshmark.web.export.pull import Target
+    from meshmark.web.export.pull import NodeAddress
 
 NODE_PORT: Final = 8642  # default port of `meshmark serve`
 LINE_S: Final = 10.0  # minimum time between two lines about the fleet
@@ -74,7 +74,7 @@ def serve(
     from meshmark.fleet.known import cases_of, nodes_of, racks_of
     from meshmark.fleet.nodesets import in_order
     from meshmark.fleet.site import fleet_and_site
-    from meshmark.web.export.pull import Puller, Target
+    from meshmark.web.export.pull import NodeAddress, Puller
 
     with extra("fleet"):
         from meshmark.web.fleet.fleet import FleetParts, make_fleet_site
@@ -94,9 +94,9 @@ def serve(
     live = LiveFleet(in_order([*known_nodes, *nodes]), interval)
     node_token = _node_token(access_token, node_token_file, bool(token or token_file))
 
-    def find(name: str) -> Target | None:
+    def find(name: str) -> NodeAddress | None:
         """Return where to query a node. This is never the address that it sends from, which would get the token."""
-        return nodes.get(name) or (Target(name, node_port) if name in queried else None)
+        return nodes.get(name) or (NodeAddress(name, node_port) if name in queried else None)
 
     async def ask() -> None:
         await Puller(live, nodes, node_token).run()
@@ -114,23 +114,23 @@ def serve(
     run(lambda: make_fleet_site(parts, access_token, push_token), host, port, access_token, served_at)
 
 
-def pull_targets(sets: Sequence[str]) -> dict[str, Target]:
+def pull_targets(sets: Sequence[str]) -> dict[str, NodeAddress]:
     """Return the nodes of sets such as `n[1-16]:8642`, by name.
 
     Raises:
         UsageError: A text is not a set of nodes, or its port is invalid.
     """
     from meshmark.fleet.nodesets import expand
-    from meshmark.web.export.pull import Target
+    from meshmark.web.export.pull import NodeAddress
 
-    targets: dict[str, Target] = {}
+    targets: dict[str, NodeAddress] = {}
     for text in sets:
         match = re.fullmatch(r"([^:]+)(?::([0-9]{1,5}))?", text)
         port = int(match[2] or NODE_PORT) if match else 0
         if match is None or not 0 < port < 65536:
             allowed = f"a set with a port, such as n[1-16]:{NODE_PORT}"
             raise UsageError(f"--pull: found '{quoted(text)}'; allowed: {allowed}")
-        targets |= {name: Target(name, port) for name in expand(match[1], "--pull")}
+        targets |= {name: NodeAddress(name, port) for name in expand(match[1], "--pull")}
     return targets
 
 

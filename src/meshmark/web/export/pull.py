@@ -26,7 +26,7 @@ MAX_WAIT: Final = 8  # intervals between two requests to a node that does not an
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class NodeAddress:
     """The address at which a node can be polled."""
 
     host: str
@@ -37,7 +37,7 @@ class NoAnswerError(MeshmarkError):
     """A node did not give a valid answer."""
 
 
-async def fetch(at: Target, path: str, token: str) -> tuple[bytes, str]:
+async def fetch(at: NodeAddress, path: str, token: str) -> tuple[bytes, str]:
     """Return the body of an answer, and the address that the answer came from.
 
     Raises:
@@ -61,7 +61,7 @@ async def fetch(at: Target, path: str, token: str) -> tuple[bytes, str]:
 
 
 async def _answer(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, at: Target, path: str, token: str
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, at: NodeAddress, path: str, token: str
 ) -> bytes:
     headers = [("host", f"{at.host}:{at.port}"), ("connection", "close")]
     headers += [("authorization", f"Bearer {token}")] if token else []
@@ -94,7 +94,7 @@ class Puller:
         token: Token of the nodes; "" if they need none.
     """
 
-    def __init__(self, live: LiveFleet, nodes: dict[str, Target], token: str) -> None:
+    def __init__(self, live: LiveFleet, nodes: dict[str, NodeAddress], token: str) -> None:
         self._live, self._nodes, self._token = live, nodes, token
         self._slots = asyncio.Semaphore(AT_ONCE)
 

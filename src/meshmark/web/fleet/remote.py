@@ -14,7 +14,7 @@ import httpx
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.watch.frames import Frame, FrameError, Header, frame_of, header_of, parse_line
 from meshmark.web.client import FAILURES, HEADERS, NO_TLS, reason_of
-from meshmark.web.export.pull import Target
+from meshmark.web.export.pull import NodeAddress
 
 SILENT_S: Final = 40.0  # s without a byte; servers send one every 15 s
 HEADER_S: Final = 10.0  # time limit for the header of the frames, however slowly it arrives
@@ -29,7 +29,7 @@ class Remote:
         MeshmarkError: The host does not send any frames.
     """
 
-    def __init__(self, name: str, at: Target, token: str) -> None:
+    def __init__(self, name: str, at: NodeAddress, token: str) -> None:
         self._name = name
         self._socket: socket.socket | None = None
         self._is_late = False

@@ -10,7 +10,7 @@ from typing import Final
 from starlette.requests import Request
 
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.web.export.pull import Target
+from meshmark.web.export.pull import NodeAddress
 from meshmark.web.hub import Hub, StoredFrames
 from meshmark.web.live import LiveMachine, Sampler
 from meshmark.web.server import NotFoundError
@@ -26,7 +26,7 @@ class RemoteMaps:
         token: Token of the nodes.
     """
 
-    def __init__(self, find: Callable[[str], Target | None], token: str) -> None:
+    def __init__(self, find: Callable[[str], NodeAddress | None], token: str) -> None:
         self._find, self._token = find, token
         self._open: dict[str, tuple[LiveMachine, asyncio.Task[None]]] = {}
 
@@ -34,7 +34,7 @@ class RemoteMaps:
         """Return whether the address of a node is known."""
         return self._find(name) is not None
 
-    def target(self, name: str) -> Target:
+    def target(self, name: str) -> NodeAddress:
         """Return the address of a node; raise NotFoundError if it is not known."""
         target = self._find(name)
         if target is None:
