@@ -25,8 +25,8 @@ from meshmark.doctor.strain import (
     quota_throttling,
     throttle_counts,
 )
-from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.machine.activity import user_of
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.machine.activity import user_of, visible_process
 from meshmark.machine.control_group import control_groups
 from meshmark.machine.tree import FileTree, allowed_in_status, format_list, kilobytes
 from meshmark.values.units import counted, number, plain
@@ -146,28 +146,11 @@ def pause(interval_s: float) -> float:
 
 def _read(tree: FileTree, pid: int) -> Process:
     """Return a process at this moment; raises like `examine`."""
-    status, stat = tree.text(f"proc/{pid}/status"), tree.text(f"proc/{pid}/stat")
-    if status is None or stat is None:
-        if tree.exists(f"proc/{pid}"):
-            raise AbsentError(
-                f"--pid: process {pid} belongs to another user, and this system hides such processes (hidepid)",
-                f"sudo meshmark doctor --pid {pid}",
-            )
-        raise UsageError(
-            f"--pid: found {pid}, which is not a process here; allowed: a process that runs and is visible to this user"
-        )
-    leader_match = re.search(r"^Tgid:\s*(\d+)", status, re.M)
-    if leader_match is not None and int(leader_match[1]) != pid:
-        raise UsageError(f"--pid: found {pid}, which is a thread of process {leader_match[1]}; allowed: a process")
-    swap_match = re.search(r"^VmSwap:\s*(\d{1,18}) kB", status, re.M)
-    opening, closing = stat.find("("), stat.rfind(")")  # the name may contain any character
-    fields = stat[closing + 1 :].split()
-    if opening < 0 or len(fields) < 20:
-        raise AbsentError(f"process {pid}: /proc/{pid}/stat is not readable")
-    if fields[0] in {"Z", "X"}:
-        raise UsageError(f"--pid: found {pid}, which has ended and waits for its parent; allowed: a process that runs")
+    stat = visible_process(tree, pid, "--pid", f"meshmark doctor --pid {pid}")
+    swap_match = re.search(r"^VmSwap:\s*(\d{1,18}) kB", tree.text(f"proc/{pid}/status") or "", re.M)
+    fields = stat.fields
     return Process(
-        name=stat[opening + 1 : closing],
+        name=stat.name,
         state=fields[0],
         started=int(fields[19]),
         cpu_s=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),

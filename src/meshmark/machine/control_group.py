@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -41,8 +42,41 @@ class ControlGroups:
 
 def control_groups(tree: Files, process: str = "self") -> ControlGroups:
     """Return the control groups of a process."""
-    lines = [line.split(":", 2) for line in (tree.text(f"proc/{process}/cgroup") or "").splitlines()]
-    return ControlGroups({parts[1]: parts[2] for parts in lines if len(parts) == 3})
+    return parse_control_groups(tree.data(f"proc/{process}/cgroup") or b"")
+
+
+def parse_control_groups(data: bytes) -> ControlGroups:
+    """Return the control groups that a file such as /proc/PID/cgroup lists.
+
+    The name of a group may contain any byte but a newline; bytes that are not UTF-8 are decoded like file names.
+    """
+    lines = [os.fsdecode(line).split(":", 2) for line in data.split(b"\n")]
+    return ControlGroups({parts[1]: parts[2].removesuffix(" (deleted)") for parts in lines if len(parts) == 3})
+
+
+@dataclass(frozen=True, slots=True)
+class CpusetHierarchy:
+    """The hierarchy of control groups that limits CPUs and memory nodes.
+
+    Attributes:
+        folder: Its folder, such as `sys/fs/cgroup/cpuset`.
+        unified: Whether it is of version 2.
+    """
+
+    folder: str
+    unified: bool
+
+
+def cpuset_hierarchy(tree: Files) -> CpusetHierarchy | None:
+    """Return the hierarchy of the controller `cpuset`; None if it is not mounted."""
+    names = set(tree.names(_ROOT))
+    if "cgroup.controllers" in names:
+        return CpusetHierarchy(_ROOT, unified=True)
+    for name in sorted(names):
+        if "cpuset" in name.split(","):
+            return CpusetHierarchy(f"{_ROOT}/{name}", unified=False)
+    controllers = (tree.text(f"{_ROOT}/unified/cgroup.controllers") or "").split()
+    return CpusetHierarchy(f"{_ROOT}/unified", unified=True) if "cpuset" in controllers else None
 
 
 def cpu_quota(tree: Files, groups: ControlGroups) -> tuple[float, str] | None:

@@ -36,7 +36,7 @@ class Files(ABC):
         """Return the names in a folder, in any order; empty if the folder is missing."""
 
     def exists(self, name: str) -> bool:
-        """Return whether a file exists, even if it cannot be read."""
+        """Return whether a file or folder exists, even if it cannot be read."""
         return self.data(name) is not None
 
     def register(self, cpu: int, number: int) -> int | None:
@@ -138,6 +138,10 @@ class FilesInMemory(Files):
         """Return the beginning of a file; None if it does not exist."""
         content = self._files.get(name)
         return None if content is None else content[:_MAX_TEXT]
+
+    def exists(self, name: str) -> bool:
+        """Return whether a file or folder exists."""
+        return name in self._files or name in self._folders
 
     def names(self, folder: str) -> Iterable[str]:
         """Return the names in a folder; empty if it does not exist."""
