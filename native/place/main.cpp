@@ -6,6 +6,7 @@
 #include "place/observe.hpp"
 #include "place/policy/policy.hpp"
 #include "place/run/run.hpp"
+#include "place/sample/sample.hpp"
 #include "place/syntax.hpp"
 #include "program/verbs.hpp"
 
@@ -15,6 +16,8 @@ constexpr mm::Verb kVerbs[] = {
     {"run", "place a command; --verify checks that the placement was enforced", mm::place::run_verb},
     {"plan", "show what a policy would do on any machine", mm::place::plan_verb, "place"},
     {"slots", "show which jobs hold which CPUs of this node", mm::place::slots_verb},
+    {"sample", "observe running processes at a bounded cost, in JSON", mm::place::sample::sample_verb,
+     "meshmark-place sample"},
     {"placed", "show where a running program and its pages are", mm::place::placed_verb},
     {"migrate", "move a running program's pages", mm::place::migrate_verb},
     {"translate", "translate a layout into another launcher's syntax", mm::place::translate_verb},

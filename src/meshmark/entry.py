@@ -9,7 +9,8 @@ time; `meshmark.cli` handles all others. This module imports only modules that P
 import os
 import sys
 
-VERBS = frozenset({"run", "slots", "placed", "migrate", "translate"})
+VERBS = frozenset({"run", "slots", "migrate", "translate"})
+EXPECTATIONS = frozenset({"--cpus", "--nodes", "--each", "--interval"})  # with one of them, `placed` only verifies it
 
 
 def native_argv(argv: list[str]) -> list[str] | None:
@@ -17,6 +18,8 @@ def native_argv(argv: list[str]) -> list[str] | None:
     if argv[:1] == ["run"] and len(argv) > 1 and not argv[1].startswith("-"):
         return ["run", "--", *argv[1:]]  # a command without options of Meshmark
     if argv and argv[0] in VERBS:
+        return argv
+    if argv[:1] == ["placed"] and any(argument.partition("=")[0] in EXPECTATIONS for argument in argv):
         return argv
     if argv and argv[0] == "place" and not any(map(_needs_python, ["", *argv], argv)):
         return ["plan", *argv[1:]]

@@ -117,6 +117,7 @@ LONG = (
     "intel-spr-8s",
     "all_lines_together",
     "goes_wrong_in_the_filling",
+    "have_the_same_palettes",  # reads web/, which is not in the copy
     "hops_and_pairs",
     "mutilated",
     "no_process_outlives",

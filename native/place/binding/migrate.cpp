@@ -26,6 +26,7 @@
 #include "base/error.hpp"
 #include "base/options/arguments.hpp"
 #include "base/options/options.hpp"
+#include "place/binding/pagemap.hpp"
 #include "place/binding/pages.hpp"
 #include "place/command.hpp"
 #include "place/observe.hpp"
@@ -42,18 +43,6 @@ constexpr std::uint64_t kDealt = 2ULL << 20;      ///< B that go to one node bef
 constexpr int kMove = 1 << 1, kMoveAll = 1 << 2;  ///< MPOL_MF_MOVE, MPOL_MF_MOVE_ALL
 constexpr int kUnreported = -9999;
 constexpr std::uint64_t kSparse = 1ULL << 30;  ///< B; a mapping of this size or more may be reserved but almost empty
-
-/// Arguments of PAGEMAP_SCAN (Linux 6.7), which is newer than the headers of some kernels; the numbers are part of the
-/// kernel's interface.
-struct Scan {
-  std::uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
-  std::uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
-};
-struct Region {
-  std::uint64_t start, end, categories;
-};
-constexpr unsigned long kScan = _IOWR('f', 16, Scan);
-constexpr std::uint64_t kIsFile = 1 << 2, kIsPresent = 1 << 3, kIsZero = 1 << 5;
 
 struct MoveOptions {
   std::vector<int> to, from;
@@ -190,8 +179,8 @@ class Mover {
   /// kernel is too old for that.
   bool scan(const Range& range) {
     if (!scans_) return false;
-    std::array<Region, 512> regions{};
-    Scan scan{};
+    std::array<PagemapRegion, 512> regions{};
+    PagemapScan scan{};
     scan.size = sizeof scan;
     scan.end = range.end;
     scan.vec = reinterpret_cast<std::uintptr_t>(regions.data());
@@ -200,7 +189,7 @@ class Mover {
     scan.category_mask = kIsPresent | kIsZero | (range.private_file ? kIsFile : 0);
     scan.category_inverted = kIsZero | (range.private_file ? kIsFile : 0);
     for (scan.start = range.begin; scan.start < range.end; scan.start = scan.walk_end) {
-      const int region_count = ::ioctl(pagemap_, kScan, &scan);
+      const int region_count = ::ioctl(pagemap_, kPagemapScan, &scan);
       if (region_count < 0 && errno == EINTR) continue;
       if (region_count < 0 && scan.start == range.begin && (errno == ENOTTY || errno == EINVAL)) return scans_ = false;
       if (region_count < 0 || scan.walk_end <= scan.start) return true;  // unmapped meanwhile: the final count shows it

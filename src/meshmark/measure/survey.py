@@ -44,6 +44,7 @@ def run_survey(
     """
     from meshmark.machine.facts import host_facts, host_id
     from meshmark.machine.identity import identity
+    from meshmark.machine.sources import from_sysfs
 
     store = Store(store_folder)  # fail now rather than after the first step
     began = time.monotonic()
@@ -57,7 +58,7 @@ def run_survey(
             raise UsageError(f"--resume: found a run of {recorded_host} in {folder}, this is {current}")
     else:
         host = host_facts()
-        plan = make_plan(load_spec(spec), machine=host_id(host))
+        plan = make_plan(load_spec(spec), host_id(host), from_sysfs())
         started = datetime.datetime.now(datetime.UTC)
         run_id = f"{identity()['name']}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
         folder = folder or runs / run_id

@@ -82,7 +82,7 @@ def _output(completed: subprocess.CompletedProcess[str], allow_refused: bool = F
     raise kind(message, hint)
 
 
-def _run(argv: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+def _run(argv: Sequence[str], timeout_s: float | None) -> subprocess.CompletedProcess[str]:
     program = find_place()
     try:
         return process.run_text([program, *argv], timeout_s=timeout_s)
@@ -92,17 +92,18 @@ def _run(argv: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[s
         raise MeshmarkError(f"meshmark-place {argv[0]} failed: {error}") from error
 
 
-def answer(argv: Sequence[str]) -> dict[str, Any]:
+def answer(argv: Sequence[str], timeout_s: float | None = 60.0) -> dict[str, Any]:
     """Run the placer with `--json` and return the object that it prints.
 
-    A job that a plan could not place has the key `refused`.
+    A job that a plan could not place has the key `refused`. To move the memory of a large program takes minutes, and
+    needs a `timeout_s` of None.
 
     Raises:
         UsageError, AbsentError, MeshmarkError: See `ask`.
         MeshmarkError: The output is not a JSON object.
     """
     try:
-        response = json.loads(_output(_run([*argv, "--json"], 60.0), allow_refused=True))
+        response = json.loads(_output(_run([*argv, "--json"], timeout_s), allow_refused=True))
     except ValueError:
         response = None
     if not isinstance(response, dict):
@@ -152,11 +153,7 @@ def measured_matrix(records: Sequence[Record], node_of: Mapping[int, int], nodes
     """
     missing = ""
     for metric, description in (("load_latency", "measured latency"), ("bandwidth_net", "measured bandwidth")):
-        record_by_pair: dict[tuple[int, int], Record] = {}
-        for record in sorted(records, key=_rank):
-            home, cpu = record.conditions.get("memory_node"), _first_cpu(record)
-            if record.metric == metric and cpu in node_of and str(home).isdigit() and _single_threaded(record):
-                record_by_pair[node_of[cpu], int(str(home))] = record
+        record_by_pair = records_by_pair(records, metric, node_of)
         if not record_by_pair:
             missing = missing or f"node {nodes[0]} to node {nodes[0]}"
             continue
@@ -176,6 +173,24 @@ def measured_matrix(records: Sequence[Record], node_of: Mapping[int, int], nodes
         f"--matrix measured: found no measured latency from {missing}",
         "; ".join(f"meshmark measure latency --cpus {c} --memory-node all" for _, c in sorted(first.items())),
     )
+
+
+def records_by_pair(
+    records: Sequence[Record], metric: str, node_of: Mapping[int, int]
+) -> dict[tuple[int, int], Record]:
+    """Return the record of a metric, measured by one thread, for each pair of a CPU's node and a memory node.
+
+    Args:
+        records: Records of one machine. For each pair, the newest record with the largest footprint counts.
+        metric: Name of the metric.
+        node_of: Node of each CPU.
+    """
+    record_by_pair: dict[tuple[int, int], Record] = {}
+    for record in sorted(records, key=_rank):
+        home, cpu = record.conditions.get("memory_node"), _first_cpu(record)
+        if record.metric == metric and cpu in node_of and str(home).isdigit() and _single_threaded(record):
+            record_by_pair[node_of[cpu], int(str(home))] = record
+    return record_by_pair
 
 
 def _rank(record: Record) -> tuple[float, str]:

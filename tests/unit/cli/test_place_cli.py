@@ -49,6 +49,8 @@ def call(*argv: str, env: dict[str, str], through: str = "entry") -> subprocess.
     [
         (["run", "-n", "2", "--", "./a.out", "--", "-x"], ["run", "-n", "2", "--", "./a.out", "--", "-x"]),
         (["slots"], ["slots"]),
+        (["placed", "1", "--cpus=0"], ["placed", "1", "--cpus=0"]),
+        (["placed", "1"], None),
         (["place", "--jobs", "2"], ["plan", "--jobs", "2"]),
         (["place", "--topology", "host"], ["plan", "--topology", "host"]),
         (["place", "--topology", "pack:2 [numa] core:4 pu:1"], ["plan", "--topology", "pack:2 [numa] core:4 pu:1"]),

@@ -8,8 +8,10 @@ import pytest
 
 from meshmark.describe import description
 from meshmark.errors import UsageError
+from meshmark.machine.sources import from_synthetic
 from meshmark.measure.runs import launch
-from meshmark.measure.runs.plan import SurveyPlan, measurement
+from meshmark.measure.runs.plan import SurveyPlan, make_plan, measurement
+from meshmark.measure.runs.spec import parse_spec
 from support.mpi_here import installed
 
 
@@ -99,3 +101,38 @@ def test_libraries_that_take_turns_start_twice_already(monkeypatch: pytest.Monke
     monkeypatch.setattr(launch, "chosen", lambda _: ["openmpi", "mpich"])
     steps = measurement(description("exchange"), ["--ranks", "2", "--mpi", "all"]).steps
     assert [s.mpi for s in steps] == ["openmpi", "mpich", "mpich", "openmpi"]
+
+
+EACH_NODE = """name="x"
+[[step]]
+instrument="latency"
+each_node=true
+repetitions=2
+options={budget="2s"}
+[[step]]
+name="read"
+instrument="bandwidth"
+each_node=true
+options={kernel="read", budget="1s", footprint="1GiB"}
+"""
+
+
+def test_a_step_from_each_node_to_each_node_follows_the_topology() -> None:
+    topology = from_synthetic("pack:2 [numa] core:4 pu:1")
+    plan = make_plan(parse_spec(EACH_NODE, "x"), topology=topology)
+    assert [s.id for s in plan.steps] == ["01-latency.r1", "02-read-0", "03-read-1", "04-latency.r2"]
+    assert [(o["--cpus"], o["--memory-node"]) for o in options(plan)] == [
+        ("0,4", "all"),
+        ("0-3", "all"),
+        ("4-7", "all"),
+        ("0,4", "all"),
+    ]
+    assert make_plan(parse_spec(EACH_NODE, "x"), topology=from_synthetic("pack:1 [numa] core:4 pu:1")).steps == ()
+    with pytest.raises(UsageError, match="latency: each_node: the nodes of the machine are not known here"):
+        make_plan(parse_spec(EACH_NODE, "x"))
+
+
+@pytest.mark.parametrize("key", ["cpus", "memory-node", "memory_node"])
+def test_a_step_from_each_node_leaves_cpus_and_nodes_to_the_plan(key: str) -> None:
+    with pytest.raises(UsageError, match=f"options.{key}: found with each_node, which sets it"):
+        parse_spec(EACH_NODE.replace('budget="2s"', f'{key}="0"'), "x")

@@ -7,7 +7,6 @@ and shell completion. Only `place` on modelled machines, with measured distances
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from itertools import pairwise
@@ -19,6 +18,8 @@ import typer
 from meshmark import process
 from meshmark.cli.completion import PlacerCommand
 from meshmark.cli.console import say
+from meshmark.cli.place.native_verb import become
+from meshmark.cli.place.placed import placed
 from meshmark.errors import AbsentError, UsageError
 from meshmark.values.paths import default_store
 
@@ -35,24 +36,11 @@ def register(app: typer.Typer) -> None:
         ("run", run),
         ("place", place),
         ("slots", slots),
-        ("placed", placed),
         ("migrate", migrate),
         ("translate", translate),
     ):
         app.command(name, cls=PlacerCommand, context_settings=_FORWARDED)(call)
-
-
-def _become(verb: str) -> None:
-    """Replace this process by the native program, with the original arguments, because the parser removes `--`."""
-    from meshmark.native import start_error
-    from meshmark.place.native import find_place
-
-    sys.stdout.flush()
-    program = find_place()
-    try:
-        os.execv(program, ["meshmark-place", verb, *sys.argv[2:]])
-    except OSError as error:
-        raise start_error(program, error) from error
+    app.command("placed")(placed)
 
 
 def run() -> None:
@@ -60,7 +48,7 @@ def run() -> None:
 
     example: meshmark run --bind balance -n 4 --verify -- ./a.out
     """
-    _become("run")
+    become("run")
 
 
 def slots() -> None:
@@ -68,15 +56,7 @@ def slots() -> None:
 
     example: meshmark slots
     """
-    _become("slots")
-
-
-def placed() -> None:
-    """Show where threads and pages of a running program are.
-
-    example: meshmark placed 4711
-    """
-    _become("placed")
+    become("slots")
 
 
 def migrate() -> None:
@@ -84,7 +64,7 @@ def migrate() -> None:
 
     example: meshmark migrate 4711 --to 1
     """
-    _become("migrate")
+    become("migrate")
 
 
 def translate() -> None:
@@ -92,7 +72,7 @@ def translate() -> None:
 
     example: meshmark translate --parts '0,4;1,5' --to slurm,openmpi
     """
-    _become("translate")
+    become("translate")
 
 
 # ------------------------------------------------------------------ place
@@ -138,7 +118,7 @@ def place() -> None:
         argv, _ = _without(argv, "--matrix")
         matrix = measured_here()
     elif drawing is None:
-        _become("plan")
+        become("plan")
         return
     else:
         matrix = ""

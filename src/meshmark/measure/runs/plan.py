@@ -14,9 +14,11 @@ from pydantic import Field
 
 from meshmark.describe import Description, description
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.machine.topology import Topology
+from meshmark.machine.tree import format_list
 from meshmark.measure.runs.budget import BUDGET, budget_s, memory_scale
 from meshmark.measure.runs.probe import arguments
-from meshmark.measure.runs.spec import Spec
+from meshmark.measure.runs.spec import Spec, StepSpec
 from meshmark.store.files import write_json
 from meshmark.store.session import load_plan
 from meshmark.values import grammar
@@ -265,31 +267,68 @@ def step_names(spec: Spec) -> list[str]:
     return names
 
 
-def make_plan(spec: Spec, machine: str = "") -> SurveyPlan:
-    """Expand a specification into steps, see `in_turns`."""
-    return SurveyPlan(spec.name, tuple(step for _, step in steps_of(spec, machine)))
+def make_plan(spec: Spec, machine: str = "", topology: Topology | None = None) -> SurveyPlan:
+    """Expand a specification into steps, see `steps_of`."""
+    return SurveyPlan(spec.name, tuple(step for _, step in steps_of(spec, machine, topology)))
 
 
-def steps_of(spec: Spec, machine: str = "") -> list[tuple[int, SurveyStep]]:
-    """Return the steps of a plan, each with the index of its step in the specification.
+def steps_of(spec: Spec, machine: str = "", topology: Topology | None = None) -> list[tuple[int, SurveyStep]]:
+    """Return the steps of a plan in the order of `in_turns`, each with the index of its step in the specification.
 
     Steps of applications have no instrument and no arguments; a caller that allows them sets the command to run.
+
+    Args:
+        spec: The specification.
+        machine: Id of the machine in the records; "" lets the instrument determine it.
+        topology: Topology of the machine, for steps from each node to each node; None if it is not known.
+
+    Raises:
+        UsageError: A step needs the topology, and it is not known.
     """
     steps: list[tuple[int, SurveyStep]] = []
     names = step_names(spec)
-    for number, repetition, run_options in in_turns(spec):
-        step, options = spec.step[number], run_options
+    for number, repetition, options in in_turns(spec):
+        step = spec.step[number]
         if step.application:
             id_ = _id(len(steps) + 1, names[number], Launch((), 0.0), repetition, step.repetitions)
             steps.append((number, SurveyStep(id_, "", (), 0.0)))
             continue
-        d = description(step.instrument)
-        scale = memory_scale(d, arguments(d, options))
-        if scale > 1 and "budget" in options:
-            options = {**options, "budget": f"{scale * grammar.seconds(BUDGET, str(options['budget'])):g}s"}
-        machine_argv = ("--machine", machine) if machine else ()
-        for run in launched(d, (*arguments(d, options), *machine_argv)):
-            id_ = _id(len(steps) + 1, names[number], run, repetition, step.repetitions)
-            run_step = SurveyStep(id_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi, run.threads)
-            steps.append((number, run_step))
+        for suffix, run_options in _for_each_node(step, options, topology):
+            for run in _launches(description(step.instrument), run_options, machine):
+                id_ = _id(len(steps) + 1, names[number] + suffix, run, repetition, step.repetitions)
+                run_step = SurveyStep(id_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi, run.threads)
+                steps.append((number, run_step))
     return steps
+
+
+def _launches(d: Description, options: Mapping[str, Any], machine: str) -> list[Launch]:
+    """Return the runs of one step with these options; an explicit budget grows with what `memory` means here."""
+    scale = memory_scale(d, arguments(d, options))
+    if scale > 1 and "budget" in options:
+        options = {**options, "budget": f"{scale * grammar.seconds(BUDGET, str(options['budget'])):g}s"}
+    return launched(d, (*arguments(d, options), *(("--machine", machine) if machine else ())))
+
+
+def _for_each_node(
+    step: StepSpec, options: Mapping[str, Any], topology: Topology | None
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the options of each run of a step, and the end of its name; only `each_node` needs several runs.
+
+    An instrument that measures CPUs one by one measures the first CPU of each node in one run. One that uses them
+    together has one run for each node, on all its CPUs.
+    """
+    if not step.each_node:
+        yield "", options
+        return
+    if topology is None:
+        raise UsageError(f"{step.base}: each_node: the nodes of the machine are not known here", "meshmark survey")
+    allowed = set(topology.allowed_cpus)
+    if len([n for n in topology.nodes if n.memory_bytes != 0]) < 2:
+        return
+    cpus_of_nodes = {n.os_index: cpus for n in topology.nodes if (cpus := [c for c in n.cpus if c in allowed])}
+    if "cpu" in description(step.instrument).identity:
+        firsts = ",".join(str(cpus[0]) for cpus in cpus_of_nodes.values())
+        yield "", {**options, "cpus": firsts, "memory_node": "all"}
+        return
+    for node, cpus in cpus_of_nodes.items():
+        yield f"-{node}", {**options, "cpus": format_list(cpus), "memory_node": "all"}

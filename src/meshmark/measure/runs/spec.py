@@ -44,6 +44,8 @@ class StepSpec(Input):
     """One step: an instrument with its command-line options, without dashes, or an application.
 
     Attributes:
+        each_node: Whether the step is measured from the CPUs of each node to the memory of each node. The plan then
+            sets the options `cpus` and `memory_node`; a machine with one memory node has no such step.
         runs, warmup, dimensions, output_kib: Only for applications; None or empty if not given.
     """
 
@@ -52,6 +54,7 @@ class StepSpec(Input):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=60, description=_NAME)] = ""
     repetitions: Annotated[int, Field(ge=1, le=100)] = 1
     options: dict[str, Any] = field(default_factory=dict)
+    each_node: bool = False
     runs: Annotated[int, Field(ge=1, le=100)] | None = None
     warmup: Annotated[int, Field(ge=0, le=100)] | None = None
     dimensions: dict[str, str | int | float] = field(default_factory=dict)
@@ -99,6 +102,7 @@ def parse_spec(text: str, origin: str, *, applications: bool = False) -> Spec:
 
 
 _OF_APPLICATIONS: Final = ("runs", "warmup", "dimensions", "output_kib")
+_OF_NODES: Final = ("cpus", "memory_node")
 
 
 def _check_kind(step: StepSpec, at: str, applications: bool) -> None:
@@ -111,6 +115,11 @@ def _check_kind(step: StepSpec, at: str, applications: bool) -> None:
         raise UsageError(message, f"meshmark measure app {quoted(step.application)}")
     if step.application and step.options:
         raise UsageError(f"{at}: options: found with an application; its values are in dimensions")
+    if step.each_node and not step.instrument:
+        raise UsageError(f"{at}: each_node: found with an application; allowed: with an instrument")
+    for key in step.options if step.each_node else ():
+        if key.replace("-", "_") in _OF_NODES:
+            raise UsageError(f"{at}: options.{key}: found with each_node, which sets it")
     for key in _OF_APPLICATIONS if step.instrument else ():
         if getattr(step, key) not in (None, {}):
             raise UsageError(f"{at}: {key}: found with an instrument; allowed: with an application")

@@ -1,0 +1,248 @@
+#include "place/sample/pages.hpp"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "base/error.hpp"
+#include "place/binding/pagemap.hpp"
+#include "place/binding/pages.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
+
+namespace mm::place::sample {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::size_t kMostText = std::size_t{1} << 20;         // B of /proc/PID/maps that are read at most
+constexpr std::size_t kSmallText = std::size_t{96} << 10;       // B of numa_maps that a small process has at most
+constexpr std::uint64_t kSmallBytes = std::uint64_t{32} << 20;  // resident memory of a small process
+
+/// Arguments of PROCMAP_QUERY (Linux 6.11), which is newer than the headers of many systems; the numbers are part of
+/// the kernel's interface.
+struct Query {
+  std::uint64_t size, query_flags, query_addr, vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
+  std::uint32_t dev_major, dev_minor, vma_name_size, build_id_size;
+  std::uint64_t vma_name_addr, build_id_addr;
+};
+constexpr unsigned long kQuery = _IOWR('f', 17, Query);
+constexpr std::uint64_t kReadable = 1, kCoveringOrNext = 1 << 4;
+
+struct Descriptor {
+  explicit Descriptor(const std::string& path) : number(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~Descriptor() {
+    if (number >= 0) ::close(number);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number;
+};
+
+std::string folder_of(pid_t process) { return "/proc/" + std::to_string(process) + "/"; }
+
+/// Returns at most `most` bytes of a file, and whether that is all of it.
+std::pair<std::string, bool> beginning(const std::string& path, std::size_t most) {
+  const Descriptor file(path);
+  std::string text;
+  std::array<char, 16384> buffer{};
+  while (file.number >= 0 && text.size() < most) {
+    const ssize_t n = ::read(file.number, buffer.data(), std::min(buffer.size(), most - text.size()));
+    if (n <= 0) return {text, true};
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  return {text, file.number < 0};
+}
+
+[[noreturn]] void refuse(pid_t process) {
+  throw Absent("the pages of process " + std::to_string(process) + " belong to another user",
+               "run as that user, or with CAP_SYS_PTRACE");
+}
+
+/// Returns the categories of one page: is it in memory, of a file, huge. Returns 0 if it is not in memory, and nothing
+/// if the Linux kernel is too old.
+std::optional<std::uint64_t> categories(int pagemap, std::uint64_t address) {
+  PagemapRegion region{};
+  PagemapScan scan{};
+  scan.size = sizeof scan;
+  scan.start = address;
+  scan.end = address + kPage;
+  scan.vec = reinterpret_cast<std::uintptr_t>(&region);
+  scan.vec_len = 1;
+  scan.category_mask = kIsPresent;
+  scan.return_mask = kIsFile | kIsPresent | kIsZero | kIsHuge;
+  const int n = ::ioctl(pagemap, kPagemapScan, &scan);
+  if (n < 0) return {};
+  return n == 0 ? 0 : region.categories;
+}
+
+/// Addresses at equal distances in the mappings of a process. The distance doubles, and every second address is
+/// dropped, whenever there are too many of them: the walk needs no total in advance.
+class Addresses {
+ public:
+  Addresses(std::size_t most, std::uint64_t step) : most_(most), step_(step) {}
+
+  void walk(Mappings& mappings) {
+    std::uint64_t at = 0, rest = step_ / 2;  // distance to the next address, within mappings
+    while (const auto mapping = mappings.at_or_after(at)) {
+      std::uint64_t begin = std::max(at, mapping->begin);
+      while (mapping->end - begin > rest) {
+        begin += rest;
+        add(begin, mapping->of_file);
+        rest = step_;
+      }
+      rest -= mapping->end - begin;
+      at = mapping->end;
+    }
+  }
+
+  struct Address {
+    std::uint64_t page;
+    bool of_file;
+  };
+  const std::vector<Address>& all() const { return all_; }
+
+ private:
+  void add(std::uint64_t address, bool of_file) {
+    all_.push_back({address / kPage * kPage, of_file});
+    if (all_.size() < 2 * most_) return;
+    for (std::size_t i = 0; 2 * i < all_.size(); ++i) all_[i] = all_[2 * i];
+    all_.resize((all_.size() + 1) / 2);
+    step_ *= 2;
+  }
+
+  std::size_t most_;
+  std::uint64_t step_;
+  std::vector<Address> all_;
+};
+
+PageSample counted(const std::string& numa_maps, pid_t process) {
+  const PageCount count = parse_numa_maps(numa_maps);
+  PageSample sample;
+  sample.process_bytes = count.own;
+  sample.file_bytes = count.files;
+  for (const auto& [key, bytes] : count.by_policy) sample.policies[key.second] += bytes;
+  const std::string rollup = read_text(folder_of(process) + "smaps_rollup");
+  sample.huge_bytes = count.huge_bytes + (leading_number(value_of(rollup, "AnonHugePages:")) << 10) +
+                      (leading_number(value_of(rollup, "ShmemPmdMapped:")) << 10);
+  for (const auto& [node, bytes] : count.own) sample.pages += bytes / kPage;
+  sample.mappings = static_cast<std::size_t>(std::ranges::count(numa_maps, '\n'));
+  sample.exact = true;
+  return sample;
+}
+
+}  // namespace
+
+Mappings::Mappings(pid_t process) : file_(::open((folder_of(process) + "maps").c_str(), O_RDONLY | O_CLOEXEC)) {}
+
+Mappings::~Mappings() {
+  if (file_ >= 0) ::close(file_);
+}
+
+std::optional<Mapping> Mappings::search(std::uint64_t address) {
+  std::array<char, 256> path{};
+  Query query{};
+  query.size = sizeof query;
+  query.query_flags = kReadable | kCoveringOrNext;
+  query.query_addr = address;
+  query.vma_name_addr = reinterpret_cast<std::uintptr_t>(path.data());
+  query.vma_name_size = path.size();
+  if (::ioctl(file_, kQuery, &query) != 0) {
+    if (errno == ENAMETOOLONG) {  // a long path is that of a file
+      query.vma_name_addr = query.vma_name_size = 0;
+      path[0] = '/';
+      if (::ioctl(file_, kQuery, &query) != 0) return {};
+    } else {
+      searches_ = errno != ENOTTY && errno != EINVAL;
+      return {};
+    }
+  }
+  ++read_;
+  return Mapping{query.vma_start, query.vma_end, path[0] == '/' && is_file(path.data())};
+}
+
+void Mappings::read_text() {
+  std::string text;
+  std::array<char, 16384> buffer{};
+  for (ssize_t n = 1; n > 0 && text.size() < kMostText;) {
+    n = ::read(file_, buffer.data(), buffer.size());
+    if (n > 0) text.append(buffer.data(), static_cast<std::size_t>(n));
+    truncated_ = n > 0;
+  }
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string line(next_line(rest));
+    unsigned long long begin = 0, end = 0;
+    char mode[8] = "";
+    int path_at = 0;
+    if (std::sscanf(line.c_str(), "%llx-%llx %7s %*s %*s %*s %n", &begin, &end, mode, &path_at) < 3) continue;
+    ++read_;
+    const std::string path =
+        static_cast<std::size_t>(path_at) < line.size() ? line.substr(static_cast<std::size_t>(path_at)) : "";
+    if (mode[0] == 'r') by_end_[end] = {begin, end, path.starts_with('/') && is_file(path)};
+  }
+}
+
+std::optional<Mapping> Mappings::at_or_after(std::uint64_t address) {
+  if (file_ < 0) return {};
+  if (searches_) {
+    const auto mapping = search(address);
+    if (searches_) return mapping;
+    read_text();
+  }
+  const auto entry = by_end_.upper_bound(address);
+  return entry == by_end_.end() ? std::nullopt : std::optional(entry->second);
+}
+
+PageSample sample_pages(pid_t process, std::size_t most, std::uint64_t resident_bytes) {
+  const std::string folder = folder_of(process);
+  if (resident_bytes <= kSmallBytes) {
+    errno = 0;
+    const auto [text, whole] = beginning(folder + "numa_maps", kSmallText);
+    if (text.empty() && (errno == EACCES || errno == EPERM)) refuse(process);
+    if (whole && !text.empty()) return counted(text, process);
+  }
+  errno = 0;
+  Mappings mappings(process);
+  if (!mappings) {
+    if (errno == EACCES || errno == EPERM) refuse(process);
+    return {};
+  }
+  Addresses addresses(most, std::max(kPage, resident_bytes / most / kPage * kPage));
+  addresses.walk(mappings);
+  PageSample sample;
+  sample.mappings = mappings.read();
+  sample.truncated = mappings.truncated();
+  sample.addresses = addresses.all().size();
+  std::vector<void*> pages;
+  for (const auto& address : addresses.all())
+    pages.push_back(reinterpret_cast<void*>(address.page));  // NOLINT(performance-no-int-to-ptr): in another process
+  std::vector<int> nodes(pages.size(), -ENOENT);
+  if (::syscall(SYS_move_pages, process, pages.size(), pages.data(), nullptr, nodes.data(), 0) < 0) {
+    if (errno == EPERM || errno == EACCES) refuse(process);
+    if (errno == ENOSYS)
+      throw Absent("this Linux kernel does not report the nodes of pages", "a kernel with CONFIG_MIGRATION");
+    return {};
+  }
+  const Descriptor pagemap(folder + "pagemap");
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    if (nodes[i] < 0) continue;
+    const auto& address = addresses.all()[i];
+    const std::uint64_t kind = categories(pagemap.number, address.page).value_or(address.of_file ? kIsFile : 0);
+    // Written pages in a private mapping of a file belong to the process: its data segments. Pages of shared memory
+    // count as pages of a file for the Linux kernel.
+    const bool of_file = address.of_file && (kind & kIsFile) != 0;
+    (of_file ? sample.file_bytes : sample.process_bytes)[nodes[i]] += kPage;
+    if (!of_file && (kind & kIsHuge) != 0) sample.huge_bytes += kPage;
+    ++sample.pages;
+  }
+  return sample;
+}
+
+}  // namespace mm::place::sample

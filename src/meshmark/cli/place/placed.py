@@ -1,0 +1,155 @@
+"""`meshmark placed`: whether a running program is placed well, and the one command that would help."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshmark.cli.options import StoreToReadOption
+from meshmark.errors import UnjudgedError, UsageError, quoted
+from meshmark.values import grammar
+from meshmark.values.paths import default_store
+
+if TYPE_CHECKING:
+    from meshmark.explain.targets import Kind, Target
+    from meshmark.explain.verdict import PlacementVerdict
+    from meshmark.store.record import Record
+
+
+def placed(
+    process: Annotated[str, typer.Argument(metavar="[PID]", help="a process; its descendants count, too")] = "",
+    container: Annotated[str, typer.Option("--container", help="a container instead: its name or ID")] = "",
+    cgroup: Annotated[str, typer.Option("--cgroup", help="a control group instead: its path")] = "",
+    unit: Annotated[str, typer.Option("--unit", help="a unit of systemd instead: its name")] = "",
+    job: Annotated[str, typer.Option("--slurm-job", help="a job of Slurm on this node instead: JOB or JOB.STEP")] = "",
+    pod: Annotated[str, typer.Option("--pod", help="a pod of Kubernetes instead: its name or UID")] = "",
+    duration: Annotated[str, typer.Option("--duration", help="observe for this time", metavar="TIME")] = "1s",
+    survey: Annotated[
+        str,
+        typer.Option("--survey", help="latencies between nodes: a run or a machine of the store [this machine]"),
+    ] = "",
+    cpus: Annotated[
+        str, typer.Option("--cpus", help="verify: CPUs that every thread should be allowed to use [its reservation]")
+    ] = "",
+    nodes: Annotated[str, typer.Option("--nodes", help="verify: memory nodes where its pages should be")] = "",
+    each: Annotated[
+        bool, typer.Option("--each", help="verify: each rank or thread has its own CPU of --cpus or of the reservation")
+    ] = False,
+    interval: Annotated[str, typer.Option("--interval", help="verify: interval of samples", metavar="TIME")] = "",
+    fix: Annotated[bool, typer.Option("--fix", help="carry the command out, observe again, and print both")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="restore the placement before the last --fix")] = False,
+    store: StoreToReadOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+) -> None:
+    """Judge whether a running program is placed well, and name the one command that would help.
+
+    With --cpus, --nodes, --each or --interval, and for a process with a reservation, verify that expectation instead.
+
+    Exit status 0: well placed, or the expectation held; 1: badly placed, or it did not hold; 3: could not tell.
+
+    example: meshmark placed 4711; meshmark placed --unit postgresql
+    example: meshmark placed 4711 --cpus 0-3 --nodes 0
+    """
+    kinds: dict[Kind, str] = {
+        "process": process,
+        "container": container,
+        "cgroup": cgroup,
+        "unit": unit,
+        "slurm-job": job,
+        "pod": pod,
+    }
+    named = {kind: name for kind, name in kinds.items() if name}
+    if len(named) != 1:
+        message = "found several programs" if named else "found no program"
+        raise UsageError(f"placed: {message}; required: one of PID, --container, --cgroup, --unit, --slurm-job, --pod")
+    if cpus or nodes or each or interval or _has_reservation(process):
+        from meshmark.cli.place.native_verb import become
+
+        become("placed")
+    seconds = grammar.seconds("--duration", duration)
+    if not 0.01 <= seconds <= 3600:
+        raise UsageError(f"--duration: found '{quoted(duration)}'; allowed: 10ms to 1h")
+    if fix and undo:
+        raise UsageError("--fix: found with --undo; one of them is allowed")
+    ((kind, name),) = named.items()
+    target = _target(kind, name)
+    if undo:
+        from meshmark.explain.change import undo as undo_change
+
+        for line in undo_change(target):
+            print(line)
+        return
+    verdict = _answer(target, seconds, _latencies(survey, store), fix, as_json)
+    if verdict.kind == "badly placed":
+        raise typer.Exit(1)
+    if verdict.kind == "could not tell":
+        raise typer.Exit(UnjudgedError.status)
+
+
+def _answer(target: Target, seconds: float, records: list[Record], fix: bool, as_json: bool) -> PlacementVerdict:
+    """Observe, judge and print; with `fix`, also carry out what the verdict suggests, and observe again."""
+    from meshmark.explain.answer import answer
+    from meshmark.explain.change import carry_out
+    from meshmark.explain.situation import situation
+    from meshmark.explain.verdict import judge
+    from meshmark.views.terminal.placed import print_verdict
+
+    observed = situation(target, seconds, records)
+    verdict = judge(observed)
+    if not as_json:
+        print_verdict(observed, verdict)
+    before = answer(observed, verdict)
+    if not fix or verdict.action is None:
+        if as_json:
+            print(json.dumps(before))
+        return verdict
+    changes = carry_out(observed, verdict.action)
+    after = situation(target, seconds, records)
+    verdict = judge(after)
+    if as_json:
+        print(json.dumps({**answer(after, verdict), "changes": changes, "before": before}))
+        return verdict
+    print("", *changes, "", sep="\n")
+    print_verdict(after, verdict)
+    return verdict
+
+
+def _target(kind: Kind, name: str) -> Target:
+    """Return the program without this process, which may be one of its descendants."""
+    from meshmark.explain.targets import find_target
+    from meshmark.machine.tree import FileTree
+
+    target = find_target(FileTree(Path("/")), kind, name)
+    others = tuple(p for p in target.processes if p != os.getpid())
+    return replace(target, processes=others or target.processes)
+
+
+def _has_reservation(process: str) -> bool:
+    if not process.isdecimal():
+        return False
+    try:
+        return b"\0MESHMARK_CLAIM=" in b"\0" + Path(f"/proc/{process}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+def _latencies(survey: str, store: Path | None) -> list[Record]:
+    """Return the latencies of this machine, or of a run or machine of the store, that tell what another node costs."""
+    from meshmark.machine.facts import host_id
+    from meshmark.store.store import Store
+
+    archive = Store(store or default_store())
+    selection = {"instrument": "latency", "metric": "load_latency"}
+    if not survey:
+        return [record for _, _, record in archive.rows(machine=host_id(), **selection)]
+    rows = archive.rows(run=survey, **selection) or archive.rows(machine=survey, **selection)
+    if not rows:
+        raise UsageError(
+            f"--survey: found '{quoted(survey)}', of which the store has no latency", "meshmark store list"
+        )
+    return [record for _, _, record in rows]

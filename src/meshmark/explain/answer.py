@@ -1,0 +1,55 @@
+"""A verdict as JSON (docs/reference/placed.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshmark.explain.actions import command_of
+from meshmark.explain.situation import Situation
+from meshmark.explain.verdict import PlacementVerdict
+from meshmark.machine.tree import format_list
+
+
+def answer(situation: Situation, verdict: PlacementVerdict) -> dict[str, Any]:
+    """Return the object that `meshmark placed --json` prints: bytes, seconds and shares of accesses."""
+    gain, observation = verdict.gain, situation.observation
+    return {
+        "verdict": verdict.kind,
+        "cause": verdict.cause,
+        "sentence": verdict.sentence,
+        "command": command_of(verdict.action, situation.target, situation.process) if verdict.action else "",
+        "target": {"kind": situation.target.kind, "name": situation.target.name, "manager": situation.target.manager},
+        "slowdown": None
+        if gain is None
+        else {"ratio": gain.ratio, "interval": [gain.low, gain.high], "measured": gain.measured},
+        "notes": list(verdict.notes),
+        "seconds": observation.seconds,
+        "cost_s": observation.cost_s,
+        "cpus_used": observation.ran_s / observation.seconds,
+        "cpus_needed": situation.demand,
+        "accesses": [{"from": a, "to": b, "share": s} for (a, b), s in sorted(situation.accesses().items())],
+        "processes": [
+            {
+                "process": p.process,
+                "command": p.command,
+                "threads": p.threads,
+                "ran_s": p.ran_s,
+                "waited_s": p.waited_s,
+                "ran_by_node": {str(n): s for n, s in p.ran_by_node.items()},
+                "allowed": [{"cpus": format_list(m.cpus), "threads": m.threads} for m in p.masks],
+                "allowed_nodes": format_list(p.allowed_nodes),
+                "resident_bytes": p.resident_bytes,
+                "swapped_bytes": p.swapped_bytes,
+                "pages": None
+                if p.pages is None
+                else {
+                    "by_node": {str(n): b for n, b in p.pages.own.items()},
+                    "huge_bytes": p.pages.huge_bytes,
+                    "sampled": p.pages.sampled,
+                    "exact": p.pages.exact,
+                },
+                "pages_absent": p.pages_absent,
+            }
+            for p in observation.processes
+        ],
+    }

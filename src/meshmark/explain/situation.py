@@ -1,0 +1,92 @@
+"""What a verdict about a running program rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshmark.explain.access_cost import AccessCost, access_cost, joint
+from meshmark.explain.observation import Observation, ObservedProcess, observe
+from meshmark.explain.targets import Target
+from meshmark.machine.sources import from_sysfs
+from meshmark.machine.topology import Topology
+from meshmark.machine.tree import FileTree, kilobytes
+from meshmark.store.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A machine, and a program that was observed on it.
+
+    Attributes:
+        cost: Costs of access between nodes; None if they are unknown.
+        free_by_node: Free memory of each node, B.
+        target: The program.
+    """
+
+    topology: Topology
+    observation: Observation
+    cost: AccessCost | None
+    free_by_node: Mapping[int, int]
+    target: Target
+
+    @property
+    def process(self) -> int:
+        """Return the process that commands name: the one from which the others descend, or else the first one."""
+        return self.target.root or self.target.processes[0]
+
+    @property
+    def memory_nodes(self) -> list[int]:
+        """Return the nodes with memory."""
+        return [n.os_index for n in self.topology.nodes if n.memory_bytes != 0]
+
+    def cpus_of(self, node: int) -> tuple[int, ...]:
+        """Return the CPUs of a node that this user may use."""
+        allowed = set(self.topology.allowed_cpus)
+        return next((tuple(c for c in n.cpus if c in allowed) for n in self.topology.nodes if n.os_index == node), ())
+
+    @property
+    def demand(self) -> float:
+        """Return how many CPUs the program would use if none of its threads waited for one."""
+        return (self.observation.ran_s + self.observation.waited_s) / self.observation.seconds
+
+    @property
+    def judged(self) -> list[ObservedProcess]:
+        """Return the processes that ran and whose pages are known."""
+        return [p for p in self.observation.processes if p.ran_s > 0 and p.pages and sum(p.pages.own.values()) > 0]
+
+    def accesses(self) -> dict[tuple[int, int], float]:
+        """Return the shares of accesses from nodes to nodes, each process weighted by its CPU time."""
+        total: dict[tuple[int, int], float] = {}
+        for p in self.judged:
+            for pair, share in joint(p.ran_by_node, p.pages.own if p.pages else {}).items():
+                total[pair] = total.get(pair, 0.0) + p.ran_s * share
+        whole = sum(total.values())
+        return {pair: s / whole for pair, s in total.items()}
+
+    @property
+    def sampled(self) -> int:
+        """Return the number of pages on which the shares rest."""
+        return sum(p.pages.sampled for p in self.judged if p.pages)
+
+
+def situation(target: Target, duration_s: float, records: Sequence[Record]) -> Situation:
+    """Observe a program on this host.
+
+    Args:
+        target: The program.
+        duration_s: How long to observe.
+        records: Latencies between nodes, measured on this machine or given for it.
+
+    Raises:
+        MeshmarkError: The processes have ended, or the sampler does not run.
+    """
+    tree, topology = FileTree(Path("/")), from_sysfs()
+    node_of = {cpu: n.os_index for n in topology.nodes for cpu in n.cpus}
+    observation = observe(tree, target.processes, node_of, duration_s)
+    folder = "sys/devices/system/node"
+    free_by_node = {
+        n.os_index: kilobytes(tree.text(f"{folder}/node{n.os_index}/meminfo"), "MemFree") or 0 for n in topology.nodes
+    }
+    return Situation(topology, observation, access_cost(topology, records), free_by_node, target)
