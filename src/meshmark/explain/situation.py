@@ -66,6 +66,16 @@ class Situation:
         return {pair: s / whole for pair, s in total.items()}
 
     @property
+    def most_local(self) -> float:
+        """Return the share of local accesses if each thread used pages of its own node wherever there are any."""
+        weighted = 0.0
+        for p in self.judged:
+            pages = p.pages.own if p.pages else {}
+            whole = sum(pages.values())
+            weighted += sum(min(s, p.ran_s * pages.get(n, 0) / whole) for n, s in p.ran_by_node.items())
+        return weighted / sum(p.ran_s for p in self.judged)
+
+    @property
     def sampled(self) -> int:
         """Return the number of pages on which the shares rest."""
         return sum(p.pages.sampled for p in self.judged if p.pages)

@@ -146,10 +146,8 @@ def _cost(s: Situation, a: int, b: int) -> float:
 
 
 def _remote_memory(s: Situation) -> PlacementVerdict | None:
-    """Most accesses go to other nodes, and one node could hold the threads and the pages."""
-    now = s.accesses()
-    local = sum(share for (a, b), share in now.items() if a == b)
-    if 1 - local < _REMOTE:
+    """Many accesses must go to other nodes, and one node could hold the threads and the pages."""
+    if 1 - s.most_local < _REMOTE:
         return None
     ran, pages = s.observation.ran_by_node, s.observation.pages_by_node
     threads_at, pages_at = _main_node(ran), _main_node(pages)
@@ -157,7 +155,7 @@ def _remote_memory(s: Situation) -> PlacementVerdict | None:
     node = _target_node(s, threads_at)
     if node is None and not concentrated:
         return _spread(s)
-    gain = slowdown(s.cost, now, {(threads_at, threads_at): 1.0}, s.sampled) if s.cost else None
+    gain = _gain(s, threads_at if node is None else node)
     if gain is not None and gain.low < _SLOWER:
         return None
     if threads_at == pages_at and concentrated:
@@ -174,6 +172,15 @@ def _remote_memory(s: Situation) -> PlacementVerdict | None:
     bound = all(set(m.cpus) <= set(s.cpus_of(node)) for p in s.judged for m in p.masks)
     action = Action("move", (node,), s.cpus_of(node), binds=not bound)
     return PlacementVerdict("badly placed", "remote-memory", sentence, action, gain)
+
+
+def _gain(s: Situation, node: int) -> AccessSlowdown | None:
+    """Return what it costs that the pages are not on the memory node nearest to a node of CPUs; None if unknown."""
+    if s.cost is None:
+        return None
+    cost = s.cost
+    nearest = min(s.memory_nodes, key=lambda n: (cost.value.get((node, n), float("inf")), n))
+    return slowdown(cost, s.accesses(), {(node, nearest): 1.0}, s.sampled)
 
 
 def _spread(s: Situation) -> PlacementVerdict | None:
@@ -215,8 +222,6 @@ def _target_node(s: Situation, preferred: int) -> int | None:
 
 
 def _well(s: Situation) -> PlacementVerdict:
-    now = s.accesses()
-    local = sum(share for (a, b), share in now.items() if a == b)
     ran, pages = s.observation.ran_by_node, s.observation.pages_by_node
     threads_at = _main_node(ran)
     if ran[threads_at] >= _CONCENTRATED * sum(ran.values()):
@@ -224,7 +229,7 @@ def _well(s: Situation) -> PlacementVerdict:
     else:
         sentence = (
             f"its threads ran on nodes {format_list(sorted(ran))} and its pages are spread over nodes "
-            f"{format_list(sorted(pages))}; about {100 * local:.0f} % of its accesses are local"
+            f"{format_list(sorted(pages))}, so that up to {100 * s.most_local:.0f} % of its accesses are local"
         )
     return PlacementVerdict("well placed", "local", f"no change suggested: {sentence}")
 

@@ -79,6 +79,9 @@ WELL_PLACED: dict[str, Situation] = {
     "unbound, but it stayed": situation(process({1: 2.0}, {1: 10})),
     "a tenth of the memory elsewhere": situation(process({0: 1.0}, {0: 9, 1: 1}, allowed=FIRST)),
     "needs all CPUs, memory everywhere": situation(process({0: 8.0, 1: 8.0}, {0: 10, 1: 10}, threads=16)),
+    "threads and memory on both nodes, each perhaps with its own": situation(
+        process({0: 1.0, 1: 1.0}, {0: 5, 1: 5}, threads=2)
+    ),
     "a worker on each node with its own memory": situation(
         process({0: 1.0}, {0: 4}, allowed=FIRST), process({1: 1.0}, {1: 4}, number=4712, allowed=SECOND)
     ),
@@ -154,3 +157,19 @@ def test_costs_are_measured_latencies_if_every_pair_has_one() -> None:
     assert costs is not None and costs.measured
     assert costs.value[0, 1] / costs.value[0, 0] == pytest.approx(1.7) and costs.error[0, 1] > 0
     assert access_cost(topology(), records[:3]) is None, "a synthetic machine has no distances, either"
+
+
+def test_threads_on_a_node_without_memory_need_no_cost_of_their_own_node() -> None:
+    """The distance from such a node to itself is no cost of an access."""
+    observed = situation(process({1: 1.0}, {0: 10}, allowed=SECOND))
+    nodes = (observed.topology.nodes[0], replace(observed.topology.nodes[1], memory_bytes=0))
+    both = {(0, 0): 1e-7, (1, 0): 1.5e-7}
+    assert observed.cost is not None
+    bare = replace(observed, topology=replace(observed.topology, nodes=nodes), cost=replace(observed.cost, value=both))
+    assert judge(bare).cause == "one-node"
+    third = topology(3)
+    nodes = (third.nodes[0], replace(third.nodes[1], memory_bytes=0), third.nodes[2])
+    costs = {(a, b): (1 if a == b else 2 if 1 in (a, b) else 4) * 1e-7 for a in range(3) for b in (0, 2)}
+    cost_of_access = replace(observed.cost, value=costs, error=dict.fromkeys(costs, 0.0))
+    bare = replace(observed, topology=replace(third, nodes=nodes), cost=cost_of_access)
+    assert judge(bare).kind == "well placed", "node 0 is as near to node 1 as any memory"
