@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from meshmark.errors import MeshmarkError, quoted
+from meshmark.watch.marks import Mark, marks_of
 
 Values = dict[str, list[float | None]]
 FORMAT: Final = 1
@@ -58,6 +59,7 @@ class Header:
         components: descriptions by class; the position in a list is the component's index in every frame.
         absent: `metric` (or class, or `metric:component`), `why`, and optionally a `hint` how to enable it.
         more: further keys of the source: kernel, tick, full-scale values, the map.
+        marks: events of a recording.
     """
 
     source: str  # host, model, recording
@@ -68,6 +70,7 @@ class Header:
     metrics: tuple[FrameMetric, ...]
     absent: tuple[Mapping[str, str], ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
+    marks: tuple[Mark, ...] = ()
 
     @property
     def use(self) -> dict[str, str]:
@@ -114,6 +117,7 @@ class Header:
                 for m in self.metrics
             ],
             "absent": [dict(a) for a in self.absent],
+            **({"marks": [m.to_json() for m in self.marks]} if self.marks else {}),
             **self.more,
         }
 
@@ -175,7 +179,9 @@ class Stream(Protocol):
         ...
 
 
-_HEADER_KEYS: Final = {"type", "format", "source", "machine", "started", "period_s", "components", "metrics", "absent"}
+_HEADER_KEYS: Final = frozenset(
+    ("type", "format", "source", "machine", "started", "period_s", "components", "metrics", "absent", "marks")
+)
 
 
 def header_of(line: Mapping[str, Any]) -> Header:
@@ -206,6 +212,7 @@ def header_of(line: Mapping[str, Any]) -> Header:
                 {str(k): str(v) for k, v in a.items()} for a in line.get("absent", ()) if "why" in a and "metric" in a
             ),
             more={k: v for k, v in line.items() if k not in _HEADER_KEYS},
+            marks=marks_of(line.get("marks", ())),
         )
     except _INVALID as error:
         raise FrameError(f"frames: the header has a missing or invalid value: {quoted(error)}") from error
