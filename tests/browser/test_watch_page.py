@@ -131,7 +131,7 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = ["watch", "--web", "--rate", "10", "--port", str(port), "--to", "50"]
+    words = ["watch", "--web", "--rate", "10", "--port", str(port), "--high", "50"]
     base = f"http://127.0.0.1:{port}/"
 
     def start() -> subprocess.Popen[str]:

@@ -7,6 +7,7 @@ then contains one number per metric and component; `None` is unknown, never zero
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -82,6 +83,12 @@ class Header:
     def count(self, component_class: str) -> int:
         """Return the number of components of a class."""
         return len(self.components.get(component_class, ()))
+
+    def names(self, component_class: str) -> list[str]:
+        """Return the names of the components of a class; equal names get a number."""
+        names = [str(c.get("name", i)) for i, c in enumerate(self.components.get(component_class, ()))]
+        count = Counter(names)
+        return [name if count[name] == 1 else f"{name} ({i})" for i, name in enumerate(names)]
 
     def why_unknown(self, metric: str, component: int | None = None) -> str:
         """Return why a metric (of a component) is unknown; a general reason if the header states none."""

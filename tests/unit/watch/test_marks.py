@@ -11,14 +11,8 @@ import pytest
 
 from meshmark.watch.frames import Frame, FrameError, FrameMetric, Header, header_of
 from meshmark.watch.marks import END, GAP, START, Mark
-from meshmark.watch.recorder.summary import (
-    CommandWindow,
-    RecorderCost,
-    command_text,
-    command_window,
-    summarise,
-    value_text,
-)
+from meshmark.watch.recorder.summary import RecorderCost, command_text, summarise, value_text
+from meshmark.watch.recorder.window import CommandWindow, command_window
 from meshmark.watch.recording import Recorder, RecordingError, RecordingFile, opened
 from support.made_frames import frame, header
 

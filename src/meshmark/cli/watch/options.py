@@ -50,8 +50,8 @@ TokenFileOption = Annotated[
 NoTokenOption = Annotated[
     bool, typer.Option("--no-token", help="let every user of this machine open the page; on loopback only")
 ]
-LowOption = Annotated[float, typer.Option("--from", min=0, max=99, help="value of the lowest colour (%)")]
-HighOption = Annotated[float, typer.Option("--to", min=0.1, max=100, help="value of the highest colour (%)")]
+LowOption = Annotated[float, typer.Option("--low", min=0, max=99, help="value of the lowest colour (%)")]
+HighOption = Annotated[float, typer.Option("--high", min=0.1, max=100, help="value of the highest colour (%)")]
 PaletteOption = Annotated[str, typer.Option("--palette", help="colour palette: inferno, cividis, spectrum")]
 WindowOption = Annotated[
     float, time_option("--window", "length of a frame of the simulated machine", 1e-9, 1e-3, "500ns")
@@ -139,22 +139,22 @@ def served_at(address: str) -> None:
 
 def given_colours(ctx: typer.Context) -> list[str]:
     """Return the colour options on the command line."""
-    options = {"low": "--from", "high": "--to", "palette": "--palette"}
+    options = {"low": "--low", "high": "--high", "palette": "--palette"}
     sources = {option: ctx.get_parameter_source(name) for name, option in options.items()}
     return [option for option, source in sources.items() if source is not None and source.name != "DEFAULT"]
 
 
-def refuse_colours(given: list[str]) -> None:
-    """Refuse options for the colours of utilisation, because a map of changes has different colours."""
+def refuse_colours(given: list[str], form: str = "--against, which has its own colours") -> None:
+    """Refuse options for the colours of utilisation, because another form of view has different colours."""
     if given:
-        raise UsageError(f"{given[0]}: found with --against, which has its own colours; allowed without --against")
+        raise UsageError(f"{given[0]}: found with {form}; allowed without {form.partition(',')[0]}")
 
 
 def with_view(header: Header, ctx: typer.Context) -> Header:
     """Return the header with the colours of the command line; without them, the page uses the colours of its reader."""
     options, parameters = given_colours(ctx), ctx.params
     view: dict[str, Any] = {"palette": parameters["palette"]} if "--palette" in options else {}
-    if "--from" in options or "--to" in options:
+    if "--low" in options or "--high" in options:
         view |= {"low": parameters["low"], "high": parameters["high"]}
     return replace(header, more={**header.more, "view": view}) if view else header
 
@@ -168,7 +168,7 @@ def colour_bounds(low: float, high: float, palette: str) -> tuple[float, float]:
     from meshmark.watch.palette import PALETTES
 
     if low >= high:
-        raise UsageError(f"--from: found {low:g}; allowed: less than --to ({high:g})")
+        raise UsageError(f"--low: found {low:g}; allowed: less than --high ({high:g})")
     if palette not in PALETTES:
         raise UsageError(f"--palette: found '{palette}'; allowed: {', '.join(PALETTES)}")
     return low / 100, high / 100

@@ -150,7 +150,8 @@ def _summarise(out: Path, cost: RecorderCost) -> None:
     """Print a summary of the command and of the machine around it on standard error."""
     from meshmark.views.terminal.recording import summary_sections
     from meshmark.views.terminal.screen import print_sections, table_console
-    from meshmark.watch.recorder.summary import command_text, command_window, summarise
+    from meshmark.watch.recorder.summary import command_text, summarise
+    from meshmark.watch.recorder.window import command_window
     from meshmark.watch.recording import RecordingFile
 
     recording = RecordingFile(out)

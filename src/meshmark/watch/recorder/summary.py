@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from meshmark.errors import MeshmarkError
 from meshmark.values.units import counted, duration, percent, plain
 from meshmark.watch.frames import USE, Frame, FrameMetric, Header
-from meshmark.watch.marks import END, GAP, START, Mark
+from meshmark.watch.recorder.window import CommandWindow
 from meshmark.watch.whole import whole_of
 
 # Metrics that are summarised beside the use of each class, if the recording has them.
@@ -25,31 +24,6 @@ _AMOUNTS: Final = (
     "node.used",
 )
 _MAX_PROGRAMS: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class CommandWindow:
-    """The time between the marks of a command, in s since 1970; `end` is infinite if the end is not marked."""
-
-    begin: float
-    end: float
-    start_mark: Mark
-    end_mark: Mark | None
-
-    def overlap_s(self, frame: Frame) -> float:
-        """Return how long the window of a frame lies in this window, in s; 0 if it does not."""
-        return max(0.0, min(frame.at, self.end) - max(frame.at - frame.window_s, self.begin))
-
-
-def command_window(marks: Iterable[Mark]) -> CommandWindow | None:
-    """Return the window of the command; None if no start of a command is marked."""
-    start: Mark | None = None
-    for mark in marks:
-        if mark.kind == START:
-            start = mark
-        elif mark.kind == END and start is not None:
-            return CommandWindow(start.at, mark.at, start, mark)
-    return None if start is None else CommandWindow(start.at, math.inf, start, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,19 +190,3 @@ def command_text(window: CommandWindow) -> Iterator[str]:
     cpus = f" ({(user_s + system_s) / elapsed_s:.2f} CPUs on average)" if elapsed_s > 0 else ""
     yield f"the command took {duration(elapsed_s)}, status {end.number('status') or 0:.0f}"
     yield f"CPU time {duration(user_s)} user, {duration(system_s)} system{cpus}{memory}"
-
-
-def gaps(marks: Iterable[Mark]) -> list[Mark]:
-    """Return the marked gaps."""
-    return [m for m in marks if m.kind == GAP]
-
-
-def check_window(window: CommandWindow | None, name: str) -> CommandWindow:
-    """Return the window of a command.
-
-    Raises:
-        MeshmarkError: No command is marked in the recording `name`.
-    """
-    if window is None:
-        raise MeshmarkError(f"{name}: no command is marked", "meshmark record --out FILE -- COMMAND marks one")
-    return window
