@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.store.files import open_regular, utf8
+from meshmark.store.files import lock_file, open_regular, utf8
 from meshmark.store.parquet import QueryError, batches, identifier, metadata_of, types_of, write_parquet
 from meshmark.store.session import MAX_LINE_BYTES
 from meshmark.values.arrow import array_of, data_type, listed
@@ -58,6 +58,10 @@ BATCH_S: Final = 0.25
 
 class RecordingError(MeshmarkError):
     """A file that is not a recording, or is corrupt; the message names it."""
+
+
+class UnfinishedError(RecordingError):
+    """A recording cannot be converted, for example because the disk is full; the incomplete recording remains."""
 
 
 def _rows(frames: Iterator[Frame], header: Header) -> RecordBatchReader:
@@ -113,10 +117,13 @@ class Recorder:
 
     def __init__(self, out: Path, header: Header) -> None:
         if out.exists():
-            raise RecordingError(f"{out}: the file exists", "choose another with --out")
+            raise RecordingError(
+                f"{out}: the file exists", "choose another with --out, or --rotate, which continues in a new part"
+            )
         self.out, self.part = out, out.with_name(out.name + ".part")
         self.header = header
         self.frames = 0
+        self.written_bytes = 0
         self.sampler_s = 0.0  # CPU time of the sampler in these frames
         self.recorded_s = 0.0  # sum of their windows
         self._has_header = False  # becomes true once the header is on disk
@@ -125,12 +132,15 @@ class Recorder:
         try:
             self._file = self.part.open("xb")
         except FileExistsError:
+            reason = "another recorder is running" if is_being_written(self.part) else "its recorder was killed"
             raise RecordingError(
-                f"{self.part}: the file exists: another recorder is running, or was killed",
+                f"{self.part}: the file exists: {reason}",
                 f"meshmark replay {self.part} shows it; remove it, or choose another file with --out",
             ) from None
         except OSError as error:
             raise RecordingError(f"{out}: {error.strerror}") from error
+        with contextlib.suppress(OSError):  # not all file systems have locks
+            lock_file(self._file.fileno())
         self._waiting.append(json.dumps(header.to_json(), separators=(",", ":")))
         self.flush()
 
@@ -172,7 +182,7 @@ class Recorder:
             return
         try:
             text = "".join(f"{line}\n" for line in self._waiting)
-            self._file.write(gzip.compress(utf8(text), compresslevel=1, mtime=0))
+            self.written_bytes += self._file.write(gzip.compress(utf8(text), compresslevel=1, mtime=0))
             self._sync()
         except OSError as error:
             if not self._has_header:
@@ -188,6 +198,11 @@ class Recorder:
         self._file.flush()
         os.fsync(self._file.fileno())
 
+    @property
+    def paths(self) -> list[Path]:
+        """Return the finished recording; nothing if it is not finished."""
+        return [self.out] if self.out.exists() else []
+
     def discard(self) -> None:
         """End the recording and remove its file."""
         self._file.close()
@@ -200,10 +215,13 @@ class Recorder:
 
     def close(self) -> None:
         """End the recording and convert it to Parquet."""
+        self.end()
+        finish(self.part, self.out)
+
+    def end(self) -> None:
+        """End the recording; `finish` converts it to Parquet."""
         self.flush()
         self._file.close()
-        compact(self.part, self.out)
-        self.part.unlink()
 
     def __enter__(self) -> Recorder:
         return self
@@ -244,6 +262,26 @@ def opened(path: Path) -> RecordingFile:
     return recording
 
 
+def is_being_written(part: Path) -> bool:
+    """Return whether a running recorder has locked an incomplete recording."""
+    try:
+        with open_regular(part) as file:
+            return not lock_file(file.fileno())
+    except (OSError, ValueError):
+        return False
+
+
+def finish(part: Path, out: Path) -> None:
+    """Convert an incomplete recording to Parquet, and remove it.
+
+    Raises:
+        RecordingError: The file is corrupt.
+        UnfinishedError: The result cannot be written.
+    """
+    compact(part, out)
+    part.unlink()
+
+
 def compact(part: Path, out: Path) -> None:
     """Convert a recording to Parquet, atomically."""
     recording = RecordingFile(part)
@@ -266,7 +304,7 @@ def compact(part: Path, out: Path) -> None:
             private=False,
         )
     except (MeshmarkError, QueryError) as error:
-        raise RecordingError(str(error), f"the recording is intact in {part}") from error
+        raise UnfinishedError(str(error), f"the recording is intact in {part}") from error
     if damage:
         out.unlink()
         raise damage[0]
