@@ -16,7 +16,7 @@ import pytest
 from meshmark.watch.marks import END, START
 from meshmark.watch.recording import RecordingError, RecordingFile
 from support.cli import command, environment, meshmark, start
-from support.waiting import alive, until
+from support.waiting import alive, listening, until
 
 QUICK = ("--rate", "20", "--no-canary")
 
@@ -195,3 +195,31 @@ def test_a_killed_recorder_leaves_the_command_and_the_frames(tmp_path: Path) -> 
     assert until((tmp_path / "survived").exists)
     (begin,) = RecordingFile(part).header.marks
     assert begin.kind == START and begin.details["pid"] == pid
+
+
+def test_the_live_page_is_open_while_a_command_runs(tmp_path: Path) -> None:
+    script = f"while ! [ -e {tmp_path}/stop ]; do sleep 0.05; done; echo from the command; exit 9"
+    with start("watch", "--web", "--port", "0", *QUICK, "--", "sh", "-c", script) as child:
+        assert child.stderr is not None
+        address = child.stderr.readline().strip()
+        assert listening(address)
+        (tmp_path / "stop").touch()
+        stdout, stderr = child.communicate(timeout=60)
+    assert (child.returncode, stdout) == (9, "from the command\n")
+    assert "status 9" in stderr and re.search(r"^the recorder used [\d.]+ %", stderr, re.M)
+    assert not listening(address)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        (["--", "true"], 2, "COMMAND: found without --web"),
+        (["--web", "--"], 2, "COMMAND: missing after --"),
+        (["--web", "--json", "--", "true"], 2, "--json: found with COMMAND"),
+        (["--web", "--", "no-such-program-anywhere"], 127, "found no no-such-program-anywhere in PATH"),
+        (["--web", "--port", "0", "--host", "nowhere.invalid", "--", "true"], 2, "--port: nowhere.invalid"),
+    ],
+)
+def test_a_command_that_cannot_be_watched_is_not_started(words: list[str], status: int, text: str) -> None:
+    completed = meshmark("watch", *words)
+    assert completed.returncode == status and text in completed.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ import typer
 
 from meshmark.cli.completion import machines
 from meshmark.cli.console import say
-from meshmark.cli.options import time_option
+from meshmark.cli.options import given, time_option
 from meshmark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -82,6 +83,38 @@ RecordingArgument = Annotated[
     typer.Argument(exists=True, help="recording, complete or interrupted (NAME.part), or frames as JSON Lines"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print frames as JSON Lines, preceded by a header")]
+
+
+CommandArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="COMMAND", help="command and its arguments, after --"),
+]
+
+
+def has_command(command: list[str] | None, form: str) -> bool:
+    """Return whether the command line has a command.
+
+    Args:
+        command: The words after the options.
+        form: What precedes `-- COMMAND` in the hint.
+
+    Raises:
+        UsageError: Nothing follows `--`.
+    """
+    if not command and sys.argv[-1:] == ["--"]:
+        raise UsageError("COMMAND: missing after --", f"meshmark {form} -- COMMAND")
+    return bool(command)
+
+
+def refuse_with_command(ctx: typer.Context, *names: str) -> None:
+    """Refuse options, by the names of their parameters, that do not apply to the time of a command."""
+    for parameter in ctx.command.params:
+        if parameter.name in names and given(ctx, str(parameter.name)):
+            raise UsageError(
+                f"{parameter.opts[0]}: found with COMMAND, allowed without it: the command determines when it ends"
+                if parameter.name == "duration"
+                else f"{parameter.opts[0]}: found with COMMAND, allowed without it"
+            )
 
 
 def simulated(

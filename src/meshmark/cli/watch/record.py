@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,19 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshmark.cli.console import say
-from meshmark.cli.options import RootOption, SetOption, StoreOption, given, in_folder, time_option
+from meshmark.cli.options import RootOption, SetOption, StoreOption, in_folder, time_option
 from meshmark.cli.watch.options import (
     CanaryOption,
+    CommandArgument,
     FramesOption,
     FullScaleOption,
     OnOption,
     RateOption,
     WindowOption,
     WorkloadOption,
+    has_command,
     live_source,
     refuse_settings,
+    refuse_with_command,
     simulated,
 )
+from meshmark.cli.watch.summary import print_summary
 from meshmark.errors import MeshmarkError, UsageError
 
 if TYPE_CHECKING:
@@ -33,10 +36,6 @@ if TYPE_CHECKING:
     from meshmark.watch.recorder.summary import RecorderCost
     from meshmark.watch.recording import Recorder
 
-CommandArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="COMMAND", help="command and its arguments, after --; its start and end are marked"),
-]
 RotateOption = Annotated[
     str,
     typer.Option(
@@ -83,8 +82,8 @@ def record(
     example: meshmark record --rate 10 --duration 60s --out night.parquet; meshmark record --out make.parquet -- make
     """
     refuse_settings(on, settings)
-    if command or sys.argv[-1:] == ["--"]:
-        _check_options(ctx, command or [])
+    if has_command(command, "record --out FILE"):
+        refuse_with_command(ctx, "duration", "on", "root")
     elif margin:
         raise UsageError("--margin: found without COMMAND, allowed with it", "meshmark record --out FILE -- COMMAND")
     if on is not None:
@@ -155,20 +154,6 @@ def _say_size(recorder: Recorder | RotatingRecorder) -> None:
     say(f"{recorder.frames} frames, {size} B{files}; meshmark replay {paths[-1] if paths else recorder.out}")
 
 
-def _check_options(ctx: typer.Context, command: list[str]) -> None:
-    """Refuse a missing command, and options that do not apply to a command.
-
-    Raises:
-        UsageError: There is no command after `--`, or an option does not apply.
-    """
-    if not command:
-        raise UsageError("COMMAND: missing after --", "meshmark record --out FILE -- COMMAND")
-    options = {"duration": "--duration", "on": "--on", "root": "--root"}
-    for name, option in options.items():
-        if given(ctx, name):
-            raise UsageError(f"{option}: found with COMMAND, allowed without it: the recording ends with the command")
-
-
 def _record_command(
     words: list[str],
     open_recorder: Callable[[Header], Recorder | RotatingRecorder],
@@ -213,23 +198,16 @@ def _cost(recorder: Recorder | RotatingRecorder, recorder_s: float) -> RecorderC
 
 def _summarise(recorder: Recorder | RotatingRecorder, cost: RecorderCost) -> None:
     """Print a summary of the command and of the machine around it on standard error."""
-    from meshmark.views.terminal.recording import summary_sections
-    from meshmark.views.terminal.screen import print_sections, table_console
     from meshmark.watch.recorder.parts import command_marks
-    from meshmark.watch.recorder.summary import command_text, summarise
+    from meshmark.watch.recorder.summary import summarise
     from meshmark.watch.recorder.window import command_window
     from meshmark.watch.recording import RecordingFile
 
     parts = [RecordingFile(path) for path in recorder.paths]
     window = command_window(command_marks(parts))
     if window is not None:
-        for line in command_text(window):
-            say(line)
-        summary = summarise(recorder.header, (frame for part in parts for frame in part.frames()), window)
-        if summary.frames:
-            print_sections(table_console(stderr=True), summary_sections(summary))
-        else:
-            say("the command was too short for a frame")
+        frames = (frame for part in parts for frame in part.frames())
+        print_summary(window, lambda: summarise(recorder.header, frames, window))
     if sum(part.count() for part in parts) < recorder.frames:
         say("the oldest files were removed: the summary of the machine covers the others")
     say(str(cost))

@@ -13,6 +13,7 @@ from meshmark.cli.console import say
 from meshmark.cli.options import RootOption, SetOption, StoreOption, time_option
 from meshmark.cli.watch.options import (
     CanaryOption,
+    CommandArgument,
     FramesOption,
     FullScaleOption,
     HighOption,
@@ -34,9 +35,11 @@ from meshmark.cli.watch.options import (
     WorkloadOption,
     address_of_page,
     colour_bounds,
+    has_command,
     live_source,
     past,
     refuse_settings,
+    refuse_with_command,
     serve_page,
     simulated,
     with_view,
@@ -56,6 +59,7 @@ def register(app: typer.Typer) -> None:
 
 def watch(
     ctx: typer.Context,
+    command: CommandArgument = None,
     web: WebOption = False,
     on: OnOption = None,
     workload: WorkloadOption = "hot_spot",
@@ -89,14 +93,34 @@ def watch(
 ) -> None:
     """Watch the use of CPUs, memories and links on a live map.
 
-    example: meshmark watch --web --rate 10
+    With COMMAND, this ends with the command, prints a summary, and passes on the exit status of the command.
+
+    example: meshmark watch --web --rate 10; meshmark watch --web -- make
     """
     refuse_settings(on, settings)
+    if has_command(command, "watch --web"):
+        refuse_with_command(ctx, "duration", "on", "root", "as_json", "otlp", "calibration")
+        if not web:
+            raise UsageError(
+                "COMMAND: found without --web, allowed with it: a map in the terminal would hide the command's output",
+                "meshmark watch --web -- COMMAND, or meshmark record --out FILE -- COMMAND",
+            )
     bounds = colour_bounds(low, high, palette)
     address = address_of_page(web, host, port, token, token_file, no_token)
     if calibration:
         _calibrate(as_json)
         return
+    if command:
+        from meshmark.cli.watch.command import watch_command
+        from meshmark.watch.recorder.command import check_command, waiting_for_signals
+
+        check_command(command)
+        with (
+            waiting_for_signals(),
+            live_source(rate, 0.0, None, 0.0, full_scale, canary, store, apart=True) as live,
+        ):
+            status = watch_command(command, live, with_view(live.header, ctx), address)
+        raise SystemExit(status)
     if on is not None:
         if otlp:
             raise UsageError(
