@@ -227,8 +227,8 @@ void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
     std::snprintf(head, sizeof head,
                   "{\"type\":\"frame\",\"seq\":%llu,\"t_s\":%.6f,\"window_s\":%.6f,\"at\":%.3f,\"late_s\":%.6f,"
                   "\"cost_s\":%.6f,\"dropped\":%llu,",
-                  static_cast<unsigned long long>(tick), now - begin, now - previous_s, unix_time_s, std::max(0.0, now - due),
-                  cost - previous_cpu_s, static_cast<unsigned long long>(out.dropped()));
+                  static_cast<unsigned long long>(tick), now - begin, now - previous_s, unix_time_s,
+                  std::max(0.0, now - due), cost - previous_cpu_s, static_cast<unsigned long long>(out.dropped()));
     previous_cpu_s = cost;
     lines += head;
     board_.write_values(lines);

@@ -158,8 +158,15 @@ def test_a_signal_to_the_recorder_reaches_the_command_once(number: signal.Signal
     assert RecordingFile(tmp_path / "r.parquet").header.marks[1].details["status"] == 41
 
 
-def test_ctrl_c_in_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
-    words = command("record", *QUICK, "--out", tmp_path / "r.parquet", "--", sys.executable, "-c", HANDLER)
+# Signals that arrive together count once. A command that Ctrl-C does not reach shows whether it is passed on.
+OUT_OF_REACH = "import os\nos.setpgid(0, 0)\n" + HANDLER.replace(
+    "print(", "signal.setitimer(signal.ITIMER_REAL, 1)\nprint("
+)
+
+
+@pytest.mark.parametrize(("script", "status"), [(HANDLER, 41), (OUT_OF_REACH, 40)])
+def test_ctrl_c_in_a_terminal_reaches_the_command_once(script: str, status: int, tmp_path: Path) -> None:
+    words = command("record", *QUICK, "--out", tmp_path / "r.parquet", "--", sys.executable, "-c", script)
     terminal = f"import os, pty, sys\nsys.exit(os.waitstatus_to_exitcode(pty.spawn({words!r})))"
     with subprocess.Popen(
         [sys.executable, "-c", terminal], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
@@ -170,8 +177,8 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
         child.stdin.write(b"\x03")
         child.stdin.flush()
         child.stdout.read()
-    assert child.returncode == 41
-    assert RecordingFile(tmp_path / "r.parquet").header.marks[1].details["status"] == 41
+    assert child.returncode == status
+    assert RecordingFile(tmp_path / "r.parquet").header.marks[1].details["status"] == status
 
 
 def test_a_killed_recorder_leaves_the_command_and_the_frames(tmp_path: Path) -> None:

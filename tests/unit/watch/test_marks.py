@@ -96,6 +96,15 @@ def test_frames_count_by_the_part_that_is_in_the_window() -> None:
     assert (program.name, program.cpus, program.peak_bytes, program.processes) == ("cc", 1.5, 1.1e7, 2)
 
 
+def test_a_short_frame_is_the_peak_only_if_there_is_no_other() -> None:
+    window = CommandWindow(BEGIN.at, FINISH.at, BEGIN, FINISH)
+    whole, short = made(3, 0.4, 0.4, 0.4, 0.4), replace(made(3, 1.0, 1.0, 1.0, 1.0), at=1e9 + 3.04, window_s=0.04)
+    (busy,) = summarise(header(), [whole, short], window).metrics
+    assert (busy.peak, busy.peak_at_s) == (pytest.approx(0.4), pytest.approx(1.5))
+    (busy,) = summarise(header(), [short], window).metrics
+    assert (busy.peak, busy.peak_at_s) == (1.0, pytest.approx(1.54))
+
+
 def test_what_is_unknown_is_absent_with_its_reason() -> None:
     absent = ({"metric": "memory.busy", "why": "no counters"},)
     machine: Header = replace(header(), absent=absent, components={**header().components, "memory": ({"name": "m"},)})

@@ -28,6 +28,7 @@ from meshmark.cli.watch.options import (
 )
 from meshmark.cli.watch.summary import print_summary
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.values.units import counted
 
 if TYPE_CHECKING:
     from meshmark.watch.frames import Frame, Header
@@ -151,7 +152,8 @@ def _say_size(recorder: Recorder | RotatingRecorder) -> None:
     paths = recorder.paths
     size = sum(path.stat().st_size for path in paths)
     files = f" in {len(paths)} files" if len(paths) > 1 else ""
-    say(f"{recorder.frames} frames, {size} B{files}; meshmark replay {paths[-1] if paths else recorder.out}")
+    frames = counted(recorder.frames, "frame")
+    say(f"{frames}, {size} B{files}; meshmark replay {paths[-1] if paths else recorder.out}")
 
 
 def _record_command(

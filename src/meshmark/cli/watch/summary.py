@@ -19,7 +19,7 @@ def print_summary(window: CommandWindow, summary: Callable[[], WindowSummary]) -
         window: The window of the command.
         summary: Returns the summary of its frames, which may take time.
     """
-    from meshmark.views.terminal.recording import summary_sections
+    from meshmark.views.content.recording import summary_sections
     from meshmark.views.terminal.screen import print_sections, table_console
     from meshmark.watch.recorder.summary import command_text
 

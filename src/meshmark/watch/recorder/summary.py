@@ -71,15 +71,14 @@ class RecorderCost:
 class _Sums:
     weighted: float = 0.0
     seconds: float = 0.0
-    peak: float = -math.inf
-    peak_at_s: float = 0.0
+    peak: tuple[bool, float, float] = (False, -math.inf, 0.0)  # whether it is of a whole frame, value, end in s
 
     def add(self, value: float, overlap_s: float, at_s: float, is_whole: bool) -> None:
-        """Add a value; only the values of whole frames count for the peak, if there are any."""
+        """Add a value. If there are whole frames, only they count for the peak, since short frames are inaccurate."""
         self.weighted += value * overlap_s
         self.seconds += overlap_s
-        if is_whole and value > self.peak:
-            self.peak, self.peak_at_s = value, at_s
+        if (is_whole, value) > self.peak[:2]:
+            self.peak = is_whole, value, at_s
 
 
 @dataclass(slots=True)
@@ -163,8 +162,8 @@ def _add_programs(programs: dict[str, _ProgramSums], processes: Sequence[dict[st
 
 
 def _summary(metric: FrameMetric, sums: _Sums) -> MetricSummary:
-    mean = sums.weighted / sums.seconds
-    return MetricSummary(metric, mean, mean if sums.peak == -math.inf else sums.peak, sums.peak_at_s)
+    _, peak, peak_at_s = sums.peak
+    return MetricSummary(metric, sums.weighted / sums.seconds, peak, peak_at_s)
 
 
 def _place(metric: FrameMetric) -> int:

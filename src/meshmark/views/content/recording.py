@@ -1,4 +1,4 @@
-"""Shows the summary of a command's recording as tables."""
+"""Lists the summary of a recorded command as tables."""
 
 from __future__ import annotations
 
