@@ -97,6 +97,13 @@ int join_group(const char* path) {
   return error;
 }
 
+/// Lets the program receive the signals for which the process that started it waits, and which are blocked there.
+void unblock_signals() {
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
 /// Performs one step, and does not return if it fails.
 void take(int report, const char* argument) {
   const char* value = std::strchr(argument, '=');
@@ -143,6 +150,7 @@ int main(int count, char** words) {
   }
   const int report = std::atoi(words[1]);
   ::fcntl(report, F_SETFD, FD_CLOEXEC);
+  unblock_signals();
   end_with_parent(static_cast<pid_t>(std::atol(words[2])), std::atoi(words[3]));
   int word = 4;
   for (; word < count && std::strcmp(words[word], "--") != 0; ++word) take(report, words[word]);

@@ -219,15 +219,16 @@ void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
     // Signed: the clock of a machine without a battery may be before 1970.
     const auto since_1970_ns = static_cast<std::int64_t>(kernel_ns(CLOCK_REALTIME));
     const double now = wall_s(), unix_time_s = 1e-9 * static_cast<double>(since_1970_ns);
-    if (stop) break;
+    // The last frame ends when the sampler is stopped, unless it would be too short for the ticks of /proc/stat.
+    if (stop && now - previous_s < 1 / host_.ticks_per_s) break;
     sample(now);
     const double cost = cpu_seconds();
     char head[240];
     std::snprintf(head, sizeof head,
                   "{\"type\":\"frame\",\"seq\":%llu,\"t_s\":%.6f,\"window_s\":%.6f,\"at\":%.3f,\"late_s\":%.6f,"
                   "\"cost_s\":%.6f,\"dropped\":%llu,",
-                  static_cast<unsigned long long>(tick), now - begin, now - previous_s, unix_time_s, now - due,
-                  cost - previous_cpu_s, static_cast<unsigned long long>(out.dropped()));
+                  static_cast<unsigned long long>(tick), now - begin, now - previous_s, unix_time_s,
+                  std::max(0.0, now - due), cost - previous_cpu_s, static_cast<unsigned long long>(out.dropped()));
     previous_cpu_s = cost;
     lines += head;
     board_.write_values(lines);

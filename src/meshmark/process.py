@@ -16,7 +16,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -247,6 +247,28 @@ def end(children: Sequence[subprocess.Popen[Any]]) -> None:
 def _signal_group(leader: subprocess.Popen[Any], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader.pid, number)
+
+
+@contextlib.contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """Make this process the parent of processes that its descendants leave behind."""
+    libc = ctypes.CDLL(None)
+    previous = ctypes.c_int()
+    libc.prctl(37, ctypes.byref(previous))  # PR_GET_CHILD_SUBREAPER
+    libc.prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+    try:
+        yield
+    finally:
+        libc.prctl(36, previous.value)
+
+
+def children() -> list[int]:
+    """Return the process IDs of the children of this process, including those that have ended but were not reaped."""
+    pids: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            pids += map(int, (task / "children").read_text(encoding="ascii").split())
+    return pids
 
 
 def signal_name(number: int) -> str:

@@ -258,7 +258,7 @@ class Recording:
         if metric and metric not in metric_names:
             raise UsageError(f"metric: found '{quoted(metric)}'; allowed: {', '.join(metric_names)}")
         metrics = [m for m in self._header.metrics if metric in {"", m.name}]
-        names = {m.name: self._names(m.component_class) for m in metrics}
+        names = {m.name: self._header.names(m.component_class) for m in metrics}
         notes = [f"absent: {a['metric']}: {a['why']}" for a in self._header.absent]
         frames = self._all()
         if wide:
@@ -310,11 +310,6 @@ class Recording:
         """End a live recording. Frames that have arrived can still be read."""
         if self._live is not None:
             self._live.stop()
-
-    def _names(self, component_class: str) -> list[str]:
-        """Return the names of the components of a class; equal names get a number."""
-        names = [str(c.get("name", i)) for i, c in enumerate(self._header.components.get(component_class, ()))]
-        return [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names)]
 
     def _all(self) -> list[Frame]:
         for _ in self:

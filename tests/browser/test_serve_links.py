@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from meshmark.cli.serve import LoadFolders, Runs
-from meshmark.cli.watch import simulated
+from meshmark.cli.watch.options import simulated
 from meshmark.store.store import Store
 from meshmark.watch.live import LiveSampler
 from meshmark.web.listener import run

@@ -12,7 +12,7 @@ import pytest
 from axe import Screen, screens, violations
 
 from meshmark.cli.serve import LoadFolders
-from meshmark.cli.watch import simulated
+from meshmark.cli.watch.options import simulated
 from meshmark.watch.frames import Frame, FrameMetric, Header
 from meshmark.watch.live import LiveSampler
 from meshmark.watch.recording import Recorder

@@ -3,6 +3,7 @@ The live map in a real browser: colours follow known use, pointer and keyboard s
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 from typing import Any
@@ -131,7 +132,7 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = ["watch", "--web", "--rate", "10", "--port", str(port), "--to", "50"]
+    words = ["watch", "--web", "--rate", "10", "--port", str(port), "--high", "50"]
     base = f"http://127.0.0.1:{port}/"
 
     def start() -> subprocess.Popen[str]:
@@ -152,6 +153,7 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
         assert until(lambda: page.locator("#clock").inner_text() != clock)
         assert page.locator('[data-component="memory:0"]').get_attribute("class").endswith("unknown")
         assert page.locator("#high").input_value() == "50"
+        assert re.fullmatch(r"The sampler used [\d.]+ % of \d+ CPUs?\.", page.locator("#cost").inner_text())
         page.locator("#high").fill("20")
         child.kill()
         child.wait()

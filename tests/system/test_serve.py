@@ -428,7 +428,7 @@ def test_the_command_serves_this_machine(folder: Path, tmp_path: Path) -> None:
 
 
 def test_every_listed_workload_can_be_simulated() -> None:
-    from meshmark.cli.watch import simulated
+    from meshmark.cli.watch.options import simulated
 
     for name in ("gs1280-4", "xeon5500", "cray-x1"):
         assert name in machine_names()

@@ -24,7 +24,7 @@ def test_the_colours_that_were_asked_for_are_served(what: str, tmp_path: Path) -
         "simulated": ["watch", "--on", "gs1280-4", "--frames", "5"],
         "recorded": ["replay", str(tmp_path / "r")],
     }[what]
-    line = [*words, "--web", "--port", "0", "--no-token", "--from", "1", "--to", "10", "--palette", "cividis"]
+    line = [*words, "--web", "--port", "0", "--no-token", "--low", "1", "--high", "10", "--palette", "cividis"]
     with start(*line, stderr=subprocess.DEVNULL) as child:
         try:
             assert child.stdout is not None

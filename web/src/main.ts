@@ -33,6 +33,7 @@ class Page {
   private dirty = false;
   private viewed = false;
   private playedFrom = { wall: 0, t: 0 };
+  private cost = { cpu_s: 0, elapsed_s: 0 }; // of the sampler, in all frames that arrived
 
   constructor() {
     const palette = get<HTMLSelectElement>("palette");
@@ -131,6 +132,7 @@ class Page {
   begin(header: Header): void {
     this.header = header;
     this.frames = [];
+    this.cost = { cpu_s: 0, elapsed_s: 0 };
     this.at = -1;
     this.follows = header.live;
     this.plays = !header.live;
@@ -204,6 +206,8 @@ class Page {
 
   add(frame: Frame): void {
     this.frames.push(frame);
+    this.cost.cpu_s += frame.cost_s ?? 0;
+    this.cost.elapsed_s += frame.window_s;
     this.raster?.add(frame);
     if (this.frames.length > KEPT) {
       this.frames.shift();
@@ -278,6 +282,7 @@ class Page {
     this.map.show((kind, index) => this.look(frame, kind, index));
     this.spots(frame);
     this.processes(frame);
+    this.showCost();
     const scrubber = get<HTMLInputElement>("scrubber");
     scrubber.max = String(Math.max(0, this.frames.length - 1));
     scrubber.value = String(Math.max(0, this.at));
@@ -301,6 +306,18 @@ class Page {
     const text = `${likely ? "~" : ""}${percent(share)}`;
     const detail = this.map!.numbers ? rates(this.header!, frame, kind, index) : "";
     return { step: stepOf(share, ...this.bounds), text, detail, mark: likely ? "estimated" : "" };
+  }
+
+  /** States the CPU time of the sampler, on average over all frames that arrived. */
+  private showCost(): void {
+    const cpus = this.header!.components["cpu"]?.length ?? 0;
+    const { cpu_s, elapsed_s } = this.cost;
+    const footer = get("cost");
+    footer.hidden = !(cpu_s > 0 && elapsed_s > 0 && cpus > 0);
+    if (footer.hidden) return;
+    const share = (100 * cpu_s) / (elapsed_s * cpus);
+    const text = `The sampler used ${share.toFixed(share < 0.1 ? 3 : share < 1 ? 2 : 1)} % of ${cpus} ${cpus === 1 ? "CPU" : "CPUs"}.`;
+    if (footer.textContent !== text) footer.textContent = text;
   }
 
   /** Lists the busy processes, where they ran, and where their memory lies. */

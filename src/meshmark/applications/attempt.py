@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import math
 import os
@@ -15,7 +14,7 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -226,9 +225,9 @@ def _run_copies(
     with (
         limited(configuration.values, from_sysfs) as tasks,
         beside(configuration.values, from_sysfs) as neighbours,
-        _adopting(),
+        process.adopting_orphans(),
     ):
-        earlier_children = set(_children())
+        earlier_children = set(process.children())
         join = _CopyLimits(tasks, neighbours.cpus)
         neighbours.begin()
         start_s = time.perf_counter()
@@ -497,25 +496,12 @@ def _verify(run: ConfigurationRun, app: Application, each: _CopyProcess, here: P
 # ------------------------------------------------------------------ processes and files
 
 
-@contextlib.contextmanager
-def _adopting() -> Iterator[None]:
-    """Make this process the parent of processes that its descendants leave behind."""
-    libc = ctypes.CDLL(None)
-    previous = ctypes.c_int()
-    libc.prctl(37, ctypes.byref(previous))  # PR_GET_CHILD_SUBREAPER
-    libc.prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
-    try:
-        yield
-    finally:
-        libc.prctl(36, previous.value)
-
-
 def _end_rest(before: set[int]) -> int:
     """End the children that this process did not have before a run, and return how many of them were still running."""
     pids: set[int] = set()
     deadline = time.monotonic() + _GRACE_S
     while time.monotonic() < deadline:
-        children = [pid for pid in _children() if pid not in before]
+        children = [pid for pid in process.children() if pid not in before]
         if not children:
             break
         for pid in children:
@@ -548,14 +534,6 @@ def end_earlier(folder: Path) -> int:
 
 def _processes() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def _children() -> list[int]:
-    pids: list[int] = []
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):
-            pids += map(int, (task / "children").read_text(encoding="ascii").split())
-    return pids
 
 
 def _belongs(pid: int, token: str) -> bool:

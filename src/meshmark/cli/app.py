@@ -40,7 +40,10 @@ from meshmark.cli.results.history import register as register_history
 from meshmark.cli.results.share import register as register_share
 from meshmark.cli.results.store import app as store_app
 from meshmark.cli.serve import register as register_serve
-from meshmark.cli.watch import register as register_watch
+from meshmark.cli.watch.plot import register as register_plot
+from meshmark.cli.watch.record import register as register_record
+from meshmark.cli.watch.replay import register as register_replay
+from meshmark.cli.watch.watch import register as register_watch
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, near_option, quoted
 from meshmark.values.paths import find_home
 
@@ -118,6 +121,9 @@ register_experiment(app)
 register_claims(app)
 register_completion(app)
 register_watch(app)
+register_record(app)
+register_replay(app)
+register_plot(app)
 register_serve(app)
 register_doctor(app)
 register_place(app)

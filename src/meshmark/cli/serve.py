@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from meshmark.cli.options import StoreToReadOption
-from meshmark.cli.watch import (
+from meshmark.cli.watch.options import (
     HostOption,
     NoTokenOption,
     PortOption,

@@ -7,11 +7,13 @@ then contains one number per metric and component; `None` is unknown, never zero
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from meshmark.errors import MeshmarkError, quoted
+from meshmark.watch.marks import Mark, marks_of
 
 Values = dict[str, list[float | None]]
 FORMAT: Final = 1
@@ -58,6 +60,7 @@ class Header:
         components: descriptions by class; the position in a list is the component's index in every frame.
         absent: `metric` (or class, or `metric:component`), `why`, and optionally a `hint` how to enable it.
         more: further keys of the source: kernel, tick, full-scale values, the map.
+        marks: events of a recording.
     """
 
     source: str  # host, model, recording
@@ -68,6 +71,7 @@ class Header:
     metrics: tuple[FrameMetric, ...]
     absent: tuple[Mapping[str, str], ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
+    marks: tuple[Mark, ...] = ()
 
     @property
     def use(self) -> dict[str, str]:
@@ -79,6 +83,12 @@ class Header:
     def count(self, component_class: str) -> int:
         """Return the number of components of a class."""
         return len(self.components.get(component_class, ()))
+
+    def names(self, component_class: str) -> list[str]:
+        """Return the names of the components of a class; equal names get a number."""
+        names = [str(c.get("name", i)) for i, c in enumerate(self.components.get(component_class, ()))]
+        count = Counter(names)
+        return [name if count[name] == 1 else f"{name} ({i})" for i, name in enumerate(names)]
 
     def why_unknown(self, metric: str, component: int | None = None) -> str:
         """Return why a metric (of a component) is unknown; a general reason if the header states none."""
@@ -114,6 +124,7 @@ class Header:
                 for m in self.metrics
             ],
             "absent": [dict(a) for a in self.absent],
+            **({"marks": [m.to_json() for m in self.marks]} if self.marks else {}),
             **self.more,
         }
 
@@ -175,7 +186,9 @@ class Stream(Protocol):
         ...
 
 
-_HEADER_KEYS: Final = {"type", "format", "source", "machine", "started", "period_s", "components", "metrics", "absent"}
+_HEADER_KEYS: Final = frozenset(
+    ("type", "format", "source", "machine", "started", "period_s", "components", "metrics", "absent", "marks")
+)
 
 
 def header_of(line: Mapping[str, Any]) -> Header:
@@ -206,6 +219,7 @@ def header_of(line: Mapping[str, Any]) -> Header:
                 {str(k): str(v) for k, v in a.items()} for a in line.get("absent", ()) if "why" in a and "metric" in a
             ),
             more={k: v for k, v in line.items() if k not in _HEADER_KEYS},
+            marks=marks_of(line.get("marks", ())),
         )
     except _INVALID as error:
         raise FrameError(f"frames: the header has a missing or invalid value: {quoted(error)}") from error

@@ -32,6 +32,7 @@ class LiveSampler:
         without: sources to exclude.
         sustained: sustained bandwidths to which shares refer, see `meshmark.watch.sustained`.
         canary: calibration file, see `meshmark.watch.canary`; enables the estimate of memory pressure.
+        apart: run the sampler in a process group of its own, so that Ctrl-C in a terminal does not end it.
 
     Raises:
         MeshmarkError: the sampler could not start or failed; the message comes from the sampler.
@@ -47,6 +48,7 @@ class LiveSampler:
         without: Sequence[str] = (),
         sustained: Mapping[str, Any] | None = None,
         canary: Path | None = None,
+        apart: bool = False,
     ) -> None:
         command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--rate", f"{rate_hz:g}"]
         command += ["--duration", f"{duration_s:g}"] if duration_s else []
@@ -63,7 +65,12 @@ class LiveSampler:
         self._stderr = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (lives as long as the process)
         try:
             self._process = process.start(
-                command, pass_fds=(descriptor,), stdout=subprocess.PIPE, stderr=self._stderr, encoding="utf-8"
+                command,
+                pass_fds=(descriptor,),
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                encoding="utf-8",
+                process_group=0 if apart else None,
             )
         finally:
             os.close(descriptor)
@@ -126,6 +133,7 @@ def sample_this_host(
     store: Path | None = None,
     full_scale: str = "sustained",
     canary: bool = True,
+    apart: bool = False,
 ) -> LiveSampler:
     """Sample this machine, with the sustained bandwidths of its survey and the canary's calibration, if available.
 
@@ -137,6 +145,7 @@ def sample_this_host(
         full_scale: memory bandwidth shown as 100 %: `sustained` (of the survey; the theoretical peak if there is no
             survey) or `theoretical`.
         canary: whether the sampler may run the canary to estimate memory pressure.
+        apart: see `LiveSampler`.
     """
     machine = host_id()
     calibration = calibration_file(machine)
@@ -160,4 +169,5 @@ def sample_this_host(
         without=() if canary else ("canary",),
         sustained=bandwidths or None,
         canary=calibration if canary and calibration.is_file() else None,
+        apart=apart,
     )

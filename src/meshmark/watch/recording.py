@@ -18,23 +18,26 @@ import re
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.store.files import open_regular, utf8
+from meshmark.store.files import lock_file, open_regular, utf8
 from meshmark.store.parquet import QueryError, batches, identifier, metadata_of, types_of, write_parquet
 from meshmark.store.session import MAX_LINE_BYTES
 from meshmark.values.arrow import array_of, data_type, listed
 from meshmark.watch.frames import Frame, FrameError, Header, frame_of, header_of, parse_line
+from meshmark.watch.marks import LINE, Mark, mark_of
 
 if TYPE_CHECKING:
     from arro3.core import RecordBatch, RecordBatchReader
 
 _PROCESSES: Final = "processes"
 _TIMES: Final = re.compile(r'"t_s":\s*([0-9.eE+-]+),\s*"window_s":\s*([0-9.eE+-]+)')
+_COST: Final = re.compile(r'"cost_s":\s*([0-9.eE+-]+)')
 _KEY: Final = "meshmark.header"
 _FIXED: Final = {
     "seq": "BIGINT",
@@ -55,6 +58,10 @@ BATCH_S: Final = 0.25
 
 class RecordingError(MeshmarkError):
     """A file that is not a recording, or is corrupt; the message names it."""
+
+
+class UnfinishedError(RecordingError):
+    """A recording cannot be converted, for example because the disk is full; the incomplete recording remains."""
 
 
 def _rows(frames: Iterator[Frame], header: Header) -> RecordBatchReader:
@@ -110,27 +117,36 @@ class Recorder:
 
     def __init__(self, out: Path, header: Header) -> None:
         if out.exists():
-            raise RecordingError(f"{out}: the file exists", "choose another with --out")
+            raise RecordingError(
+                f"{out}: the file exists", "choose another with --out, or --rotate, which continues in a new part"
+            )
         self.out, self.part = out, out.with_name(out.name + ".part")
         self.header = header
         self.frames = 0
+        self.written_bytes = 0
+        self.sampler_s = 0.0  # CPU time of the sampler in these frames
+        self.recorded_s = 0.0  # sum of their windows
         self._has_header = False  # becomes true once the header is on disk
         self._waiting: list[str] = []
         self._flushed_s = 0.0
         try:
             self._file = self.part.open("xb")
         except FileExistsError:
+            reason = "another recorder is running" if is_being_written(self.part) else "its recorder was killed"
             raise RecordingError(
-                f"{self.part}: the file exists: another recorder is running, or was killed",
+                f"{self.part}: the file exists: {reason}",
                 f"meshmark replay {self.part} shows it; remove it, or choose another file with --out",
             ) from None
         except OSError as error:
             raise RecordingError(f"{out}: {error.strerror}") from error
+        with contextlib.suppress(OSError):  # not all file systems have locks
+            lock_file(self._file.fileno())
         self._waiting.append(json.dumps(header.to_json(), separators=(",", ":")))
         self.flush()
 
     def add(self, frame: Frame) -> None:
         """Add a frame; frames are written to disk every `BATCH_S`."""
+        self.sampler_s += frame.cost_s
         self._keep(json.dumps(frame.to_json(), separators=(",", ":")), frame.t_s, frame.window_s)
 
     def add_line(self, line: str) -> None:
@@ -142,13 +158,21 @@ class Recorder:
         times = _TIMES.search(line)
         if times is None:
             raise FrameError(f"frames: found '{line[:60]}'; a frame is required")
+        cost = _COST.search(line)
+        self.sampler_s += float(cost[1]) if cost else 0.0
         self._keep(line, float(times[1]), float(times[2]))
+
+    def add_mark(self, mark: Mark) -> None:
+        """Write a mark to disk, after the frames that were added before it."""
+        self._waiting.append(json.dumps(mark.to_json(), separators=(",", ":")))
+        self.flush()
 
     def _keep(self, line: str, t_s: float, window_s: float) -> None:
         if not self._waiting:
             self._flushed_s = t_s - window_s
         self._waiting.append(line)
         self.frames += 1
+        self.recorded_s += window_s
         if t_s - self._flushed_s >= BATCH_S - 1e-6:
             self.flush()
 
@@ -158,7 +182,7 @@ class Recorder:
             return
         try:
             text = "".join(f"{line}\n" for line in self._waiting)
-            self._file.write(gzip.compress(utf8(text), compresslevel=1, mtime=0))
+            self.written_bytes += self._file.write(gzip.compress(utf8(text), compresslevel=1, mtime=0))
             self._sync()
         except OSError as error:
             if not self._has_header:
@@ -174,12 +198,30 @@ class Recorder:
         self._file.flush()
         os.fsync(self._file.fileno())
 
+    @property
+    def paths(self) -> list[Path]:
+        """Return the finished recording; nothing if it is not finished."""
+        return [self.out] if self.out.exists() else []
+
+    def discard(self) -> None:
+        """End the recording and remove its file."""
+        self._file.close()
+        self.part.unlink(missing_ok=True)
+
+    def close_part(self) -> None:
+        """End the recording after an error; the complete frames remain in the `.part` file."""
+        with contextlib.suppress(OSError):  # the error was already raised
+            self._file.close()
+
     def close(self) -> None:
         """End the recording and convert it to Parquet."""
+        self.end()
+        finish(self.part, self.out)
+
+    def end(self) -> None:
+        """End the recording; `finish` converts it to Parquet."""
         self.flush()
         self._file.close()
-        compact(self.part, self.out)
-        self.part.unlink()
 
     def __enter__(self) -> Recorder:
         return self
@@ -188,8 +230,7 @@ class Recorder:
         if kind is None or issubclass(kind, KeyboardInterrupt):
             self.close()
         else:
-            with contextlib.suppress(OSError):  # the error was already raised
-                self._file.close()  # complete frames remain in the .part file
+            self.close_part()
 
 
 def opened(path: Path) -> RecordingFile:
@@ -221,6 +262,26 @@ def opened(path: Path) -> RecordingFile:
     return recording
 
 
+def is_being_written(part: Path) -> bool:
+    """Return whether a running recorder has locked an incomplete recording."""
+    try:
+        with open_regular(part) as file:
+            return not lock_file(file.fileno())
+    except (OSError, ValueError):
+        return False
+
+
+def finish(part: Path, out: Path) -> None:
+    """Convert an incomplete recording to Parquet, and remove it.
+
+    Raises:
+        RecordingError: The file is corrupt.
+        UnfinishedError: The result cannot be written.
+    """
+    compact(part, out)
+    part.unlink()
+
+
 def compact(part: Path, out: Path) -> None:
     """Convert a recording to Parquet, atomically."""
     recording = RecordingFile(part)
@@ -243,7 +304,7 @@ def compact(part: Path, out: Path) -> None:
             private=False,
         )
     except (MeshmarkError, QueryError) as error:
-        raise RecordingError(str(error), f"the recording is intact in {part}") from error
+        raise UnfinishedError(str(error), f"the recording is intact in {part}") from error
     if damage:
         out.unlink()
         raise damage[0]
@@ -285,6 +346,23 @@ def _intact_lines(path: Path) -> Iterator[bytes]:
             yield line
 
 
+def _frame_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of an incomplete recording that are frames."""
+    return (line for line in islice(_intact_lines(path), 1, None) if not line.startswith(LINE))
+
+
+def _marks(lines: Iterable[bytes], path: Path) -> list[Mark]:
+    """Return the marks among the lines of an incomplete recording.
+
+    Raises:
+        RecordingError: A mark is invalid.
+    """
+    try:
+        return [mark_of(parse_line(line)) for line in lines if line.startswith(LINE)]
+    except (FrameError, LookupError, TypeError, ValueError) as error:
+        raise RecordingError(f"{path}: corrupt: {quoted(error)}") from error
+
+
 class RecordingFile:
     """A complete or growing recording, readable from any frame.
 
@@ -305,7 +383,9 @@ class RecordingFile:
         if self._parquet is None:
             if not magic.startswith(b"\x1f\x8b"):
                 raise RecordingError(f"{path}: not a recording: neither Parquet nor compressed by gzip")
-            self.header = _header(next(_intact_lines(path), None), path)
+            lines = _intact_lines(path)
+            header = _header(next(lines, None), path)
+            self.header = replace(header, marks=(*header.marks, *_marks(lines, path)))
             return
         try:
             names = types_of(self._parquet)
@@ -324,7 +404,7 @@ class RecordingFile:
         """Return the number of frames and the end of the last frame, in s, without reading their values."""
         rows, end_s = 0, 0.0
         if self._parquet is None:
-            for line in islice(_intact_lines(self.path), 1, None):
+            for line in _frame_lines(self.path):
                 times = _TIMES.search(line.decode(errors="replace"))
                 rows, end_s = rows + 1, float(times[1]) if times else end_s
             return rows, end_s
@@ -361,7 +441,7 @@ class RecordingFile:
             raise RecordingError(f"{self.path}: corrupt: {_first_line(error)}") from error
 
     def _lines(self, first: int) -> Iterator[Mapping[str, Any]]:
-        return map(parse_line, islice(_intact_lines(self.path), 1 + first, None))
+        return map(parse_line, islice(_frame_lines(self.path), first, None))
 
     def _parsed(self, parquet: IO[bytes], first: int) -> Iterator[Mapping[str, Any]]:
         metrics = [m.name for m in self.header.metrics]

@@ -52,7 +52,7 @@ def test_a_cut_recording_is_replayed_in_the_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["watch", "--from", "50", "--to", "10"], "--from"),
+        (["watch", "--low", "50", "--high", "10"], "--low"),
         (["watch", "--palette", "grey"], "--palette"),
         (["watch", "--on", "nothing"], "nothing"),
         (["watch", "--on", "gs1280-8", "--workload", "moon"], "moon"),
@@ -76,8 +76,8 @@ def packed_header(page: Path) -> dict[str, Any]:
 
 
 VIEWS: list[tuple[list[str], dict[str, Any] | None]] = [
-    (["--from", "1", "--to", "10", "--palette", "cividis"], {"low": 1.0, "high": 10.0, "palette": "cividis"}),
-    (["--to", "50"], {"low": 0.0, "high": 50.0}),
+    (["--low", "1", "--high", "10", "--palette", "cividis"], {"low": 1.0, "high": 10.0, "palette": "cividis"}),
+    (["--high", "50"], {"low": 0.0, "high": 50.0}),
     # A requested default also replaces the palette that the reader used last.
     (
         ["--palette", "inferno"],
@@ -98,7 +98,7 @@ def test_the_colours_that_were_asked_for_go_into_the_page(
     assert packed_header(tmp_path / "r.html").get("view") == view
 
 
-@pytest.mark.parametrize("words", [["--from", "1"], ["--to", "10"], ["--palette", "cividis"]])
+@pytest.mark.parametrize("words", [["--low", "1"], ["--high", "10"], ["--palette", "cividis"]])
 def test_a_change_has_colours_of_its_own(words: list[str], tmp_path: Path) -> None:
     for name in ("a", "b"):
         with Recorder(tmp_path / name, header()) as recorder:

@@ -14,7 +14,7 @@ import typer
 
 from meshmark.cli.console import say
 from meshmark.cli.options import time_option
-from meshmark.cli.watch import HostOption, NoTokenOption, PortOption, TokenFileOption, TokenOption, served_at
+from meshmark.cli.watch.options import HostOption, NoTokenOption, PortOption, TokenFileOption, TokenOption, served_at
 from meshmark.errors import UsageError, extra, quoted
 
 if TYPE_CHECKING:

@@ -18,16 +18,17 @@ _GAP: Final = 2
 _STYLES: Final = {"bold": "bold", "best": "bold", "dim": "dim", "good": "green", "bad": "red", "doubtful": "yellow"}
 
 
-def table_console(pipe_columns: int = PIPE_COLUMNS) -> Console:
+def table_console(pipe_columns: int = PIPE_COLUMNS, stderr: bool = False) -> Console:
     """Return a console without markup, because conditions such as topologies may contain brackets.
 
     Args:
-        pipe_columns: Width if standard output is not a terminal.
+        pipe_columns: Width if the output is not a terminal.
+        stderr: Print on standard error, because standard output belongs to a command.
     """
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else pipe_columns
-    return Console(width=width, highlight=False, markup=False, emoji=False)
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else pipe_columns
+    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
 def print_table(console: Console, table: TextTable) -> list[str]:

@@ -1,0 +1,1 @@
+"""The commands `watch`, `record`, `replay` and `plot`."""

@@ -1,0 +1,1 @@
+"""Records a command and the machine around it, and summarises the recording."""
