@@ -6,6 +6,7 @@ import ast
 import os
 import pwd
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,12 @@ def test_no_test_is_skipped_where_something_is_not_built() -> None:
     skips = re.compile(r"(skip|skipif|importorskip)\(.*(built|no build|this build|make setup)")
     lines = [(p.name, line) for p in (ROOT / "tests").rglob("test_*.py") for line in p.read_text().splitlines()]
     assert [result for result in lines if skips.search(result[1])] == []
+
+
+def test_names_of_test_files_are_unique() -> None:
+    """pytest refuses a second file of the same name, and `make fuzz` runs the tests of all folders at once."""
+    names = Counter(p.name for p in PYTHON if p.name.startswith("test_"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_tests_have_an_own_home_and_miss_only_what_nobody_can_make() -> None:
