@@ -98,6 +98,10 @@ def test_unknown_values_and_equal_use_do_not_stand_out() -> None:
     for n in range(HISTORY + 200):
         periods.add([None, 0.95, 0.94, 0.95] if n % 2 else [], float(n))
     assert not np.any(periods.standing)
+    periods = places(8)
+    for n in range(2 * SHORTEST):
+        periods.add([0.9, 0.9, *[None] * 6], float(n))  # the others may be as busy
+    assert not np.any(periods.standing)
     assert places(0).components(np.zeros(0, dtype=bool)) == set()
 
 

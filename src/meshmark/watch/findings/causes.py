@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from meshmark.values.units import counted, number, percent, show
 from meshmark.watch.frames import Frame, Header
 
@@ -24,7 +26,7 @@ WAITING: Final = 0.5  # minimum share of cycles in which a CPU waits for memory 
 _PAGE_BYTES: Final = 4096
 
 
-class Evidence:
+class RecentFrames:
     """Computes means over recent frames.
 
     Attributes:
@@ -36,22 +38,28 @@ class Evidence:
         self.header = header
         self.frames = frames
         self.processes = frames[-1].processes
+        self._means: dict[str, dict[int, float]] = {}
         cpus = header.components.get("cpu", ())
         self._node_of_cpu = {c.get("number", i): c.get("node") for i, c in enumerate(cpus)}
 
     def mean(self, metric: str, index: int) -> float | None:
         """Return the mean of the known values of a metric; None if no value is known."""
-        known = [v for f in self.frames if (v := f.value(metric, index)) is not None]
-        return sum(known) / len(known) if known else None
+        return self.means(metric).get(index)
 
     def means(self, metric: str) -> dict[int, float]:
         """Return the mean of every component of which the metric is known, by index."""
-        count = self.header.count(metric.partition(".")[0])
-        return {i: mean for i in range(count) if (mean := self.mean(metric, i)) is not None}
+        if metric not in self._means:
+            rows = [row for f in self.frames if (row := f.values.get(metric))]
+            values = np.array(rows, dtype=float) if rows else np.zeros((0, 0))
+            known = ~np.isnan(values)
+            counts, sums = known.sum(axis=0), np.where(known, values, 0.0).sum(axis=0)
+            self._means[metric] = {int(i): float(sums[i] / counts[i]) for i in np.flatnonzero(counts)}
+        return self._means[metric]
 
     def name(self, node: int) -> str:
         """Return the name of a node."""
-        return str(self.header.components["node"][node].get("name", f"node {node}"))
+        nodes = self.header.components.get("node", ())
+        return str(nodes[node].get("name", f"node {node}") if node < len(nodes) else f"node {node}")
 
     def node_of(self, cpu_number: object) -> int | None:
         """Return the node of the CPU with this number; None if it is unknown."""
@@ -70,55 +78,55 @@ class Evidence:
         return {node: time for node, time in times.items() if time > 0}
 
 
-def memory_causes(evidence: Evidence, node: int) -> list[str]:
+def memory_causes(recent: RecentFrames, node: int) -> list[str]:
     """Return the causes of a hot spot in the memory of a node, or in the links that lead to it."""
     return [
-        *_misplaced_pages(evidence, node),
-        *_other_process(evidence, node),
-        *_balancing(evidence),
-        *_huge_pages(evidence, node),
-        *_interrupts(evidence),
+        *_misplaced_pages(recent, node),
+        *_other_process(recent, node),
+        *_balancing(recent),
+        *_huge_pages(recent, node),
+        *_interrupts(recent),
     ]
 
 
-def cpu_causes(evidence: Evidence, cpus: Sequence[int]) -> list[str]:
+def cpu_causes(recent: RecentFrames, cpus: Sequence[int]) -> list[str]:
     """Return the causes of hot CPUs, given by their indices."""
-    stolen = [v for i in cpus if (v := evidence.mean("cpu.interrupts", i)) is not None]
+    stolen = [v for i in cpus if (v := recent.mean("cpu.interrupts", i)) is not None]
     mean = sum(stolen) / len(stolen) if stolen else 0.0
     return [f"interrupts: they take {percent(mean)} of the time of these CPUs"] if mean >= REMOTE_TIME else []
 
 
-def io_causes(evidence: Evidence) -> list[str]:
+def io_causes(recent: RecentFrames) -> list[str]:
     """Return the causes of a hot device."""
-    return _interrupts(evidence)
+    return _interrupts(recent)
 
 
-def waiting_share(evidence: Evidence, cpus: Sequence[int]) -> float | None:
+def waiting_share(recent: RecentFrames, cpus: Sequence[int]) -> float | None:
     """Return the mean share of cycles in which CPUs, given by their indices, wait for memory; None if unknown."""
-    known = [v for i in cpus if (v := evidence.mean("cpu.waiting", i)) is not None]
+    known = [v for i in cpus if (v := recent.mean("cpu.waiting", i)) is not None]
     return sum(known) / len(known) if known else None
 
 
-def stalls_text(evidence: Evidence, cpus: Sequence[int]) -> str:
+def stalls_text(recent: RecentFrames, cpus: Sequence[int]) -> str:
     """Return the shares of cycles in which busy CPUs, given by their indices, are stalled; "" if they are unknown."""
     texts = []
     for metric, text in (("cpu.stalled", "stalled"), ("cpu.waiting", "waiting for memory")):
-        known = [v for i in cpus if (v := evidence.mean(metric, i)) is not None]
+        known = [v for i in cpus if (v := recent.mean(metric, i)) is not None]
         if known:
             texts.append(f"{text} in {percent(sum(known) / len(known))}")
     return f"{' and '.join(texts)} of their cycles" if texts else ""
 
 
-def remote_text(evidence: Evidence) -> str:
+def remote_text(recent: RecentFrames) -> str:
     """Return the share of accesses to memory that are remote; "" if no counter states it.
 
     The counters of CPUs are weighted by the time for which each CPU is busy.
     """
-    remote, busy = evidence.means("cpu.remote"), evidence.means("cpu.busy")
+    remote, busy = recent.means("cpu.remote"), recent.means("cpu.busy")
     weight = sum(busy.get(i, 0.0) for i in remote)
     if weight > 0:
         return f"{percent(sum(v * busy.get(i, 0.0) for i, v in remote.items()) / weight)} of the loads are remote"
-    local, total = evidence.means("l3.local"), evidence.means("l3.total")
+    local, total = recent.means("l3.local"), recent.means("l3.total")
     traffic = sum(total[i] for i in local if i in total)
     if traffic > 0:
         share = max(0.0, 1 - sum(v for i, v in local.items() if i in total) / traffic)
@@ -139,14 +147,14 @@ def _title(process: Mapping[str, Any]) -> str:
     return f"{process.get('name')} ({process.get('pid')})"
 
 
-def _misplaced_pages(evidence: Evidence, node: int) -> list[str]:
+def _misplaced_pages(recent: RecentFrames, node: int) -> list[str]:
     """Return processes with most of their pages on the node whose threads run on other nodes.
 
     Threads on several nodes are the sign of first touch: one thread initialised all pages.
     """
     causes = []
-    for process in evidence.processes:
-        pages, times = _pages(process), evidence.time_by_node(process)
+    for process in recent.processes:
+        pages, times = _pages(process), recent.time_by_node(process)
         total, cpu_time = sum(pages), sum(times.values())
         if node >= len(pages) or pages[node] < max(MIN_PAGES_BYTES, CONCENTRATED * total) or cpu_time < BUSY_PROCESS:
             continue
@@ -154,8 +162,8 @@ def _misplaced_pages(evidence: Evidence, node: int) -> list[str]:
         remote = sum(times[n] for n in others) / cpu_time
         if remote < REMOTE_TIME:
             continue
-        where = ", ".join(map(evidence.name, others))
-        on_node = f"{percent(pages[node] / total)} of the pages of {_title(process)} are on {evidence.name(node)}"
+        where = ", ".join(map(recent.name, others))
+        on_node = f"{percent(pages[node] / total)} of the pages of {_title(process)} are on {recent.name(node)}"
         if len(times) > 1:
             causes.append(f"first touch: {on_node}, but {percent(remote)} of the CPU time of its threads is on {where}")
         else:
@@ -163,9 +171,9 @@ def _misplaced_pages(evidence: Evidence, node: int) -> list[str]:
     return causes
 
 
-def _other_process(evidence: Evidence, node: int) -> list[str]:
+def _other_process(recent: RecentFrames, node: int) -> list[str]:
     """Return the cause that another process than the owner of most pages on the node is the busiest one there."""
-    users = [p for p in evidence.processes if node < len(_pages(p)) and _pages(p)[node] >= MIN_PAGES_BYTES]
+    users = [p for p in recent.processes if node < len(_pages(p)) and _pages(p)[node] >= MIN_PAGES_BYTES]
     if len(users) < 2:
         return []
     total = sum(_pages(p)[node] for p in users)
@@ -177,20 +185,20 @@ def _other_process(evidence: Evidence, node: int) -> list[str]:
         return []
     return [
         f"another process: {_title(owner)} has {percent(_pages(owner)[node] / total)} of the listed pages on "
-        f"{evidence.name(node)}, but {_title(busiest)} uses {percent(weights[id(busiest)] / weight_total)} "
+        f"{recent.name(node)}, but {_title(busiest)} uses {percent(weights[id(busiest)] / weight_total)} "
         "of the CPU time that belongs to these pages"
     ]
 
 
-def _balancing(evidence: Evidence) -> list[str]:
+def _balancing(recent: RecentFrames) -> list[str]:
     """Return the cause that NUMA balancing moves pages although the memory in use of each node stays the same."""
-    rate = evidence.mean("host.pages_balanced", 0)
-    first, last = evidence.frames[0], evidence.frames[-1]
+    rate = recent.mean("host.pages_balanced", 0)
+    first, last = recent.frames[0], recent.frames[-1]
     seconds = last.t_s - first.t_s
     if rate is None or rate < MIN_BALANCED_HZ or seconds <= 0:
         return []
     changes = []
-    for n in range(evidence.header.count("node")):
+    for n in range(recent.header.count("node")):
         before, after = first.value("node.used", n), last.value("node.used", n)
         if before is None or after is None:
             return []
@@ -203,20 +211,20 @@ def _balancing(evidence: Evidence) -> list[str]:
     ]
 
 
-def _huge_pages(evidence: Evidence, node: int) -> list[str]:
-    huge = evidence.means("node.huge")
+def _huge_pages(recent: RecentFrames, node: int) -> list[str]:
+    huge = recent.means("node.huge")
     total = sum(huge.values())
     if len(huge) < 2 or huge.get(node, 0.0) < max(MIN_PAGES_BYTES, CONCENTRATED * total):
         return []
     share = percent(huge[node] / total)
-    return [f"huge pages: {share} of the transparent huge pages ({show(total, 'B')}) are on {evidence.name(node)}"]
+    return [f"huge pages: {share} of the transparent huge pages ({show(total, 'B')}) are on {recent.name(node)}"]
 
 
-def _interrupts(evidence: Evidence) -> list[str]:
+def _interrupts(recent: RecentFrames) -> list[str]:
     """Return the cause that the CPUs of one node handle most interrupts, of a machine with several nodes."""
     times: dict[int, float] = {}
-    for i, share in evidence.means("cpu.interrupts").items():
-        node = evidence.header.components["cpu"][i].get("node")
+    for i, share in recent.means("cpu.interrupts").items():
+        node = recent.header.components["cpu"][i].get("node")
         if isinstance(node, int):
             times[node] = times.get(node, 0.0) + share
     total = sum(times.values())
@@ -225,9 +233,9 @@ def _interrupts(evidence: Evidence) -> list[str]:
     node = max(times, key=lambda n: times[n])
     if times[node] < CONCENTRATED * total:
         return []
-    blocked = evidence.mean("host.blocked", 0)
+    blocked = recent.mean("host.blocked", 0)
     waiting = f", while {counted(round(blocked), 'task')} wait for I/O" if blocked and round(blocked) else ""
     return [
-        f"interrupts: the CPUs of {evidence.name(node)} handle {percent(times[node] / total)} of them "
+        f"interrupts: the CPUs of {recent.name(node)} handle {percent(times[node] / total)} of them "
         f"({number(total, 2)} CPUs of time){waiting}"
     ]

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from meshmark.values.units import percent, plain
+from meshmark.values.units import NBSP, percent, plain
 from meshmark.watch.findings.causes import (
     WAITING,
-    Evidence,
+    RecentFrames,
     cpu_causes,
     io_causes,
     memory_causes,
@@ -124,9 +124,8 @@ class HotSpot:
         verdict = self.verdict + (" (estimated)" if self.estimated else "")
         facts = "".join(f"; {fact}" for fact in self.facts)
         causes = f". Likely cause: {'; '.join(self.causes)}" if self.causes else ""
-        return (
-            f"{verdict}: {names} at {use}, since {since}{processes}{consequences}{facts}{causes}. Advice: {self.advice}"
-        )
+        text = f"{verdict}: {names} at {use}, since {since}{processes}{consequences}{facts}{causes}"
+        return f"{text}. Advice: {self.advice}".replace(NBSP, " ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +160,8 @@ class SaturatedMemory:
         verdict = "memory saturated" + (" (estimated)" if self.estimated else "")
         subject = f"all {self.count} memory controllers are" if self.count > 1 else "the memory controller is"
         facts = "".join(f"; {fact}" for fact in self.facts)
-        advice = (
-            "reduce the traffic, with fewer threads or more use of the caches; moving pages between nodes cannot help"
-        )
-        return f"{verdict}: {subject} at {percent(self.use)}, since {plain(self.since_s, 's')}{facts}. Advice: {advice}"
+        text = f"{verdict}: {subject} at {percent(self.use)}, since {plain(self.since_s, 's')}{facts}"
+        return f"{text}. Advice: {SATURATED_ADVICE}".replace(NBSP, " ")
 
 
 class Detector:
@@ -182,6 +179,10 @@ class Detector:
         self._past: deque[Frame] = deque(maxlen=SHORTEST)
         self._periods = {c: Periods(self._places(c), MIN_USE[c], len(CLASSES), alone=c != "memory") for c in CLASSES}
         self._saturated_since_s: float | None = None
+        self._links_by_router: dict[int, list[int]] = {}
+        for i, link in enumerate(header.components.get("link", ())):
+            for end in {link.get("from_router", link.get("from")), link.get("to_router", link.get("to"))}:
+                self._links_by_router.setdefault(end, []).append(i)
 
     def add(self, frame: Frame) -> list[HotSpot]:
         """Add a frame and return the current hot spots, likely causes first."""
@@ -190,7 +191,7 @@ class Detector:
             periods.add(frame.values.get(self._use[kind], ()), frame.t_s)
         if not any(np.any(p.standing) for p in self._periods.values()):
             return []
-        return self._explain(Evidence(self.header, self._past))
+        return self._explain(RecentFrames(self.header, self._past))
 
     @property
     def saturated(self) -> SaturatedMemory | None:
@@ -201,7 +202,7 @@ class Detector:
             return None
         if self._saturated_since_s is None:
             self._saturated_since_s = self._past[0].t_s
-        remote = remote_text(Evidence(self.header, self._past))
+        remote = remote_text(RecentFrames(self.header, self._past))
         return SaturatedMemory(
             self.header.count("memory"),
             self._saturated_since_s,
@@ -219,7 +220,7 @@ class Detector:
             places.setdefault(key, []).append(i)
         return list(places.values())
 
-    def _explain(self, evidence: Evidence) -> list[HotSpot]:
+    def _explain(self, recent: RecentFrames) -> list[HotSpot]:
         """Return the hot spots among the components that stand out."""
         steady = {kind: p.components(p.standing) for kind, p in self._periods.items()}
         hot_links = self._periods["link"].components(self._periods["link"].recently_high)
@@ -238,19 +239,19 @@ class Detector:
             for node, indices in self._by_node(kind, unexplained).items():
                 consequences = {}
                 if kind in {"memory", "io"} and node is not None:
-                    near_links = tuple(sorted(i for i in hot_links if self._touches(i, node)))
+                    near_links = tuple(i for i in self._links(node) if i in hot_links)
                     # All hot links carry this traffic, not only the links of the node.
                     explained |= {("link", i) for i in hot_links} if near_links else set()
                     if kind == "memory" and (limits := self._limiting_links(indices, near_links)):
                         behind = {"memory": tuple(self._name("memory", i) for i in indices)}
-                        spots.append(self._spot("link", limits, node, behind, evidence))
+                        spots.append(self._spot("link", limits, node, behind, recent))
                         continue
                     if near_links:
                         consequences["link"] = tuple(self._name("link", i) for i in near_links)
                 cpu_node = self.header.components[kind][indices[0]].get("node")
                 if kind == "cpu" and cpu_node in local_memory:
                     consequences["memory"] = local_memory[int(cpu_node)]
-                spots.append(self._spot(kind, indices, node, consequences, evidence))
+                spots.append(self._spot(kind, indices, node, consequences, recent))
         return spots
 
     def _limiting_links(self, memories: Sequence[int], links: Sequence[int]) -> tuple[int, ...]:
@@ -268,7 +269,7 @@ class Detector:
     def _has_quiet_links(self, node: int) -> bool:
         """Return whether the links of a node were almost idle in the recent frames; False if their use is unknown."""
         means = self._means("link")
-        near = [i for i in range(len(means)) if self._touches(i, node)]
+        near = self._links(node)
         known = any(f.value(self._use["link"], i) is not None for f in self._past for i in near)
         return known and max(float(means[i]) for i in near) < NEAR
 
@@ -280,10 +281,11 @@ class Detector:
             grouped.setdefault(key, []).append(i)
         return grouped
 
-    def _touches(self, link: int, node: int) -> bool:
-        ends = self.header.components["link"][link]
-        router = self.header.components["node"][node].get("router", node)
-        return router in {ends.get("from_router", ends.get("from")), ends.get("to_router", ends.get("to"))}
+    def _links(self, node: int) -> list[int]:
+        """Return the links that lead to the router of a node or from it."""
+        nodes = self.header.components.get("node", ())
+        router = nodes[node].get("router", node) if node < len(nodes) else node
+        return self._links_by_router.get(router, [])
 
     def _name(self, kind: str, number: int) -> str:
         return str(self.header.components[kind][number].get("name", number))
@@ -294,7 +296,7 @@ class Detector:
         mine: Sequence[int],
         node: int | None,
         consequences: Mapping[str, tuple[str, ...]],
-        evidence: Evidence,
+        recent: RecentFrames,
     ) -> HotSpot:
         periods, means = self._periods[kind], self._means(kind)
         known_node = node if node is None or node >= 0 else None
@@ -302,15 +304,15 @@ class Detector:
         facts: list[str] = []
         waiting: float | None = None
         if kind == "cpu":
-            causes = cpu_causes(evidence, mine)
-            waiting = waiting_share(evidence, mine)
-            facts.append(stalls_text(evidence, mine))
+            causes = cpu_causes(recent, mine)
+            waiting = waiting_share(recent, mine)
+            facts.append(stalls_text(recent, mine))
         elif kind == "io":
-            causes = io_causes(evidence)
+            causes = io_causes(recent)
         elif known_node is not None:
-            causes = memory_causes(evidence, known_node)
+            causes = memory_causes(recent, known_node)
         if kind in {"memory", "link"}:
-            facts.append(remote_text(evidence))
+            facts.append(remote_text(recent))
         return HotSpot(
             kind,
             tuple(mine),

@@ -4,12 +4,13 @@ The components of one class are grouped into places: the controllers of a node a
 place by itself. A place is *high* while its use is far above the use of its peers; the time until it is no longer high
 is a *period*. A balanced load makes places high in alternation. All places then have the same two exponential
 distributions: of the lengths of periods, and of the times between them. A window of n frames in which a place was high
-for a share x of the time is then as improbable as one period of
+for a share x of the time is then about as improbable, for large n, as one period of
 
     L = n (sqrt(x) - sqrt(r (1 - x)))^2    frames
 
-where r is the ratio of high to other frames of the class. This is the rate function of a two-state process, which also
-bounds every other reversible process with the same mean and correlation (León and Perron, Ann. Appl. Probab. 14, 2004).
+where r is the ratio of high to other frames of the class. This is the rate function of a two-state process, the worst
+case among reversible Markov processes with the same mean and correlation (León and Perron, Ann. Appl. Probab. 14,
+2004).
 If k periods lasted T frames in total, a further period lasts L frames or more with the probability
 
     (1 + L / T)^-k
