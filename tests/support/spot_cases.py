@@ -27,9 +27,9 @@ from meshmark.watch.frames import Frame, Header, frame_of, header_of
 # seeds, only check it.
 DEVELOPMENT: Final = (
     *("altix3700", "altix4700", "e325", "es45", "es80", "gs1280-16", "gs1280-4", "gs1280-8", "gs320-16"),
-    *("gs320-32", "gs320-4", "p690", "xeon5400", "xeon5500"),
+    *("cray-x1e", "gs320-32", "gs320-4", "p690", "xeon5400", "xeon5500"),
 )
-VALIDATION: Final = ("cray-x1", "cray-x1e", "gs1280-32", "gs1280-64")
+VALIDATION: Final = ("cray-x1", "gs1280-32", "gs1280-64")
 DEVELOPMENT_SEED: Final = 1
 SECTION: Final = 250  # frames over which a component other than the target must be busier than others to be one
 TAIL: Final = 2 * RELEASE  # frames after the end of a hot spot in which it may still be reported

@@ -223,9 +223,14 @@ class Detector:
     def _explain(self, recent: RecentFrames) -> list[HotSpot]:
         """Return the hot spots among the components that stand out."""
         steady = {kind: p.components(p.standing) for kind, p in self._periods.items()}
-        hot_links = self._periods["link"].components(self._periods["link"].recently_high)
+        links, memories = self._periods["link"], self._periods["memory"]
+        hot_links = links.components(links.recently_high | links.standing)
         spots: list[HotSpot] = []
         explained: set[tuple[str, int]] = set()
+        # A memory that has been high for almost as long explains its links and busy CPUs, once it stands out too.
+        undecided = self._by_node("memory", memories.components(memories.recently_high & ~memories.standing))
+        for node in undecided:
+            explained |= {("link", i) for i in self._links(node)} if node is not None else set()
         local_memory: dict[int, tuple[str, ...]] = {}  # memory used only by its own node
         for node, indices in self._by_node("memory", steady["memory"]).items():
             # There is no remote traffic and a CPU of the node is hot, so this CPU causes the memory traffic.
@@ -234,7 +239,7 @@ class Detector:
                 explained |= {("memory", i) for i in indices}
         for kind in ("memory", "io", "link", "cpu"):
             unexplained = {i for i in steady[kind] if (kind, i) not in explained}
-            if kind == "cpu" and any(s.component_class in {"memory", "link"} for s in spots):
+            if kind == "cpu" and (undecided or any(s.component_class in {"memory", "link"} for s in spots)):
                 continue  # the CPU is likely stalled on memory or links
             for node, indices in self._by_node(kind, unexplained).items():
                 consequences = {}
