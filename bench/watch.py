@@ -500,7 +500,7 @@ def main() -> None:
     parser.add_argument("--brief", action="store_true", help="only to see that all works")
     parser.add_argument("--units", type=int, default=400, help="of slowdown [400]")
     parser.add_argument("--cases", type=int, default=20, help="of hotspots: so many injected, and as many quiet [20]")
-    parser.add_argument("--rate", type=float, default=2.0, help="of hotspots, Hz [2]")
+    parser.add_argument("--rate", type=float, default=10.0, help="of hotspots, Hz [10]")
     options = parser.parse_args()
     if unknown_names := [p for p in options.parts if p not in names]:
         parser.error(f"found {unknown_names[0]!r}, a part is one of {', '.join(names)}")

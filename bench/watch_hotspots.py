@@ -17,7 +17,8 @@ from typing import Final
 
 from results import add_row
 
-from meshmark.watch.findings.hotspots import KEPT, Detector, HotSpot
+from meshmark.watch.findings.hotspots import Detector, HotSpot
+from meshmark.watch.findings.periods import RELEASE
 from meshmark.watch.live import LiveSampler
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -95,7 +96,7 @@ def hotspots(cases: int, seconds: float, rate: float) -> None:
             print(f"hot spots: {folder} is on none of the disks that are watched ({', '.join(disks)}): CPUs alone")
         observed = Seen(live)
         observed.start()
-        settle = (KEPT + 1) / rate  # after this time, nothing from the previous case remains
+        settle = (RELEASE + 1) / rate  # after this time, nothing from the previous case remains
         plan = [Case(kinds[i % len(kinds)], CPUS[i // len(kinds) % len(CPUS)]) for i in range(cases)]
         plan = [
             c for pair in zip(plan, (Case(("quiet", "even")[i % 2]) for i in range(cases)), strict=True) for c in pair

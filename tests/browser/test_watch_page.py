@@ -168,16 +168,16 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
 
 
 def test_a_hot_spot_is_named_and_ringed(browser: Any) -> None:
-    words = ["watch", "--web", "--on", "gs1280-16", "--frames", "12", "--window", "1us", "--port", "0"]
+    words = ["watch", "--web", "--on", "gs1280-16", "--frames", "40", "--window", "1us", "--port", "0"]
     child = start_command(*words, stderr=subprocess.DEVNULL)
     page = browser.new_page()
     try:
         assert child.stdout is not None
         page.goto(child.stdout.readline().strip())
-        page.locator("#state", has_text="12 frames").wait_for()
+        page.locator("#state", has_text="40 frames").wait_for()
         go_to(page, 2)
         assert page.locator("#spots li").count() == 0  # a single moment is not a hot spot
-        go_to(page, 11)
+        go_to(page, 39)
         assert page.locator("#spots li").inner_text().startswith("memory bound: memory 0.0, memory 0.1")
         assert page.locator(".ring").count() == 2
     finally:

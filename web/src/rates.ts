@@ -5,6 +5,10 @@ import { valueOf } from "./types";
 
 const VERBS: Record<string, [string, string]> = { network: ["receives", "sends"], disk: ["reads", "writes"] };
 const MEMORY = [["memory.read", "reads"], ["memory.write", "writes"], ["memory.traffic", "moves"]] as const;
+const CPU = [
+  ["user", "cpu.user"], ["system", "cpu.system"], ["stolen", "cpu.steal"],
+  ["stalled", "cpu.stalled"], ["waiting for memory", "cpu.waiting"], ["remote loads", "cpu.remote"],
+] as const;
 const DECIMAL: [number, string][] = [[1e15, "PB/s"], [1e12, "TB/s"], [1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"], [1, "B/s"]];
 const BINARY: [number, string][] = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]];
 
@@ -40,8 +44,7 @@ export function rates(header: Header, frame: Frame | undefined, kind: ComponentC
     return value === null ? [] : [`${verb} ${scaled(value, DECIMAL, false)}`];
   };
   if (kind === "cpu") {
-    const parts = [["user", "cpu.user"], ["system", "cpu.system"], ["stolen", "cpu.steal"]] as const;
-    return parts
+    return CPU
       .flatMap(([name, metric]) => {
         const share = valueOf(frame, metric, index);
         return share ? [`${name} ${digits(100 * share, 2)}\u00a0%`] : [];

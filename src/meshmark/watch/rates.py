@@ -14,6 +14,11 @@ from meshmark.watch.frames import Frame, Header
 # Verbs of the two directions of a device, by its kind.
 _VERBS: Final[Mapping[str, tuple[str, str]]] = {"network": ("receives", "sends"), "disk": ("reads", "writes")}
 _MEMORY: Final = (("memory.read", "reads"), ("memory.write", "writes"), ("memory.traffic", "moves"))
+# Shares of the time of a CPU, and of the cycles in which it is not idle.
+_CPU: Final = (
+    *(("user", "cpu.user"), ("system", "cpu.system"), ("stolen", "cpu.steal")),
+    *(("stalled", "cpu.stalled"), ("waiting for memory", "cpu.waiting"), ("remote loads", "cpu.remote")),
+)
 
 
 def rates(header: Header, frame: Frame, component_class: str, index: int) -> str:
@@ -25,8 +30,7 @@ def rates(header: Header, frame: Frame, component_class: str, index: int) -> str
 
     component = header.components[component_class][index]
     if component_class == "cpu":
-        parts = [("user", "cpu.user"), ("system", "cpu.system"), ("stolen", "cpu.steal")]
-        shares = [(name, share) for name, metric in parts if (share := frame.value(metric, index))]
+        shares = [(name, share) for name, metric in _CPU if (share := frame.value(metric, index))]
         return ", ".join(f"{name} {number(100 * share, 2)}{NBSP}%" for name, share in shares)
     if component_class == "io":
         in_verb, out_verb = _VERBS.get(str(component.get("kind")), ("in", "out"))

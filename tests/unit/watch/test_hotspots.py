@@ -11,7 +11,9 @@ import pytest
 from meshmark.model.frames import busiest, frame_lines, header_line
 from meshmark.model.machine import MachineFile, find_machine
 from meshmark.model.workloads import random_reads, stream_actor, trial
-from meshmark.watch.findings.hotspots import Detector, HotSpot, hot_now, lasts_longer
+from meshmark.watch.findings.findings import Findings
+from meshmark.watch.findings.hotspots import Detector, HotSpot
+from meshmark.watch.findings.periods import SHORTEST
 from meshmark.watch.frames import Frame, FrameMetric, Header, frame_of, header_of
 from support.made_frames import frame, header
 
@@ -59,7 +61,7 @@ def test_hot_spots_are_found_and_quiet_machines_left_alone() -> None:
         h = header_of(header_line(m, 1e-6))
         detector = Detector(h)
         spots: list[HotSpot] = []
-        for line in frame_lines(m, work, 1000.0, 5):  # the state after five ticks: five seconds at 1 Hz
+        for line in frame_lines(m, work, 1000.0, 3 * SHORTEST):
             spots = detector.add(frame_of(line, h))
         links = h.components["link"]
 
@@ -67,6 +69,8 @@ def test_hot_spots_are_found_and_quiet_machines_left_alone() -> None:
             if truth[0] == "link":
                 ends = [(links[i]["from_router"], links[i]["to_router"]) for i in s.components]
                 return s.component_class == "link" and truth[1] in ends
+            if truth[0] == "memory" and s.component_class == "link":
+                return s.node == truth[1]  # the memory's links are full before the memory is
             return s.component_class == truth[0] and (s.node == truth[1] or truth == ("cpu", s.components[0]))
 
         new_spots = [s for s in spots if truth is not None and is_it(s, truth)]
@@ -86,7 +90,8 @@ def test_a_balanced_load_has_no_hot_spot_though_its_components_take_turns(name: 
     h = header_of(header_line(m, 500e-9))
     detector = Detector(h)
     frames = [frame_of(line, h) for line in frame_lines(m, busiest(m, "throughput"), 500.0, 100)]
-    assert any(hot_now(f.values["cpu.busy"], 0.5) for f in frames), "no turn, hence nothing to tell apart"
+    busy = [[v for v in f.values["cpu.busy"] if v is not None] for f in frames]
+    assert any(max(b) > 0.5 and min(b) < 0.1 for b in busy), "no place is high while others are not"
     assert [str(s) for f in frames for s in detector.add(f)] == []
 
 
@@ -106,25 +111,17 @@ def test_a_hot_spot_stays_one_beside_components_that_take_turns() -> None:
             use[5] = 0.9
         by_name[n] = {c for s in detector.add(frame(n, *use)) for c in s.components}
     assert {c for n in range(1, 150) for c in by_name[n]} == set()
-    assert all(5 in by_name[n] for n in range(220, 301)), "hot for 70 ticks, where turns last four"
+    assert all(5 in by_name[n] for n in range(275, 301)), "hot for 125 ticks, where periods last four"
     assert {c for n in range(150, 301) for c in by_name[n]} == {5}
-
-
-def test_a_turn_is_no_hot_spot_until_it_outlasts_all_others_by_far() -> None:
-    assert lasts_longer(4, [])  # no other component was hot
-    assert not lasts_longer(4, [4, 4, 4])
-    assert not lasts_longer(45, [4] * 20) and lasts_longer(50, [4] * 20)  # 20 exp(-45 / 4.9) > 0.001
-    assert not lasts_longer(50, [4] * 200)  # with more phases, more of them are long by chance
-    assert not lasts_longer(50, [4])  # one phase says little about their mean length
 
 
 def test_components_that_become_hot_one_after_another_are_told_from_turns() -> None:
     detector = Detector(header(16))
     by_name: dict[int, set[int]] = {}
-    for n in range(1, 41):
+    for n in range(1, 61):
         use = [0.9 if i in {2, 5, 11} and n > i else 0.05 for i in range(16)]  # three programs that do not move
         by_name[n] = {c for s in detector.add(frame(n, *use)) for c in s.components}
-    assert by_name[40] == {2, 5, 11}
+    assert by_name[60] == {2, 5, 11}
     detector = Detector(header(16))
     hot: set[int] = set()
     for n in range(1, 41):  # each of the others is hot for 12 ticks
@@ -137,7 +134,7 @@ def test_a_hot_spot_says_what_goes_with_it_and_what_helps() -> None:
     m = find_machine("gs1280-16")
     h = header_of(header_line(m, 1e-6))
     detector = Detector(h)
-    for line in frame_lines(m, random_reads(m, 16, homes=[5]), 1000.0, 5):
+    for line in frame_lines(m, random_reads(m, 16, homes=[5]), 1000.0, SHORTEST):
         spots = detector.add(frame_of(line, h))
     (spot,) = spots
     assert spot.names == ("memory 5.0", "memory 5.1") and spot.node == 5
@@ -147,19 +144,60 @@ def test_a_hot_spot_says_what_goes_with_it_and_what_helps() -> None:
     assert "memory bound" in str(spot) and "interleave" in str(spot)
 
 
+def last_spots(frames: int, *use: float | None) -> list[HotSpot]:
+    """Return the hot spots after frames in which the CPUs are equally busy."""
+    detector = Detector(header(len(use)))
+    for n in range(1, frames):
+        detector.add(frame(n, *use))
+    return detector.add(frame(frames, *use))
+
+
 def test_what_is_not_known_or_lasts_a_moment_is_no_hot_spot() -> None:
-    assert hot_now([None, None], 0.3) == set()
-    assert hot_now([], 0.3) == set()
-    assert hot_now([0.9, 0.9, 0.9, 0.9], 0.3) == set()  # all components are busy, so none is a hot spot
-    assert hot_now([0.9, 0.1, 0.1, None], 0.3) == {0}
-    assert hot_now([0.9], 0.3) == {0} and hot_now([0.9, 0.8], 0.3) == set() and hot_now([0.95, 0.1], 0.3) == {0}
-    detector = Detector(header(8))
-    for n in range(1, 9):
-        busy = 1.0 if n in {2, 3, 6} else 0.1
-        assert detector.add(frame(n, busy, *[0.1] * 7)) == []
-    for n in range(9, 13):
-        spots = detector.add(frame(n, 1.0, *[0.1] * 7))
-    assert [s.component_class for s in spots] == ["cpu"]
+    for equal in ([None, None], [0.9, 0.9, 0.9, 0.9], [0.9, 0.8], [0.4, 0.1, 0.1], [0.8]):
+        assert last_spots(SHORTEST, *equal) == []
+    for busy in ([0.9, 0.1, 0.1, None], [0.9], [0.95, 0.1]):
+        assert [s.components for s in last_spots(SHORTEST, *busy)] == [(0,)]
+    assert last_spots(SHORTEST - 1, 0.95, 0.1, 0.1) == []
+
+
+def memory_header(nodes: int, *metrics: str) -> Header:
+    return Header(
+        "host",
+        "t",
+        "",
+        1.0,
+        {
+            "node": tuple({"name": f"node {n}"} for n in range(nodes)),
+            "memory": tuple({"name": f"memory {n}", "node": n} for n in range(nodes)),
+            "link": tuple({"name": f"{n - 1} to {n}", "from": n - 1, "to": n} for n in range(1, nodes)),
+        },
+        tuple(FrameMetric(m, "1", "x", "y") for m in ("memory.busy", "link.busy", *metrics)),
+    )
+
+
+def memory_findings(memories: list[float], links: tuple[float, float] = (0.0, 0.0)) -> list[dict[str, Any]]:
+    findings = Findings(memory_header(len(memories)))
+    for n in range(1, SHORTEST + 1):
+        last = findings.add(
+            Frame(n, float(n), 1.0, {"memory.busy": [*memories], "link.busy": [*links][: len(memories) - 1]})
+        )
+    return [f.to_json() for f in last]
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_machine_whose_memories_are_all_full_is_saturated_and_has_no_hot_spot(nodes: int) -> None:
+    (finding,) = memory_findings([0.97] * nodes)
+    assert finding["verdict"] == "memory saturated" and finding["components"] == []
+    assert "interleave" not in finding["text"] and "cannot help" in finding["text"]
+    assert memory_findings([0.6] * nodes) == []
+
+
+def test_the_limit_of_a_hot_memory_is_told_from_what_follows() -> None:
+    (memory,) = memory_findings([0.1, 0.95, 0.1], (0.9, 0.2))
+    assert memory["verdict"] == "memory bound" and memory["evidence"] == {"link": ["0 to 1"]}
+    (link,) = memory_findings([0.1, 0.6, 0.1], (0.99, 0.2))
+    assert (link["verdict"], link["node"], link["evidence"]) == ("link bound", 1, {"memory": ["memory 1"]})
+    assert "interleave" in link["text"]  # its memory is the cause, though the link is the limit
 
 
 def test_the_processes_behind_a_hot_spot_are_named() -> None:
@@ -180,13 +218,13 @@ def test_the_processes_behind_a_hot_spot_are_named() -> None:
         {"pid": 3, "name": "idle", "cpu": 0.0, "on": 4, "nodes": [0, 9e9, 0]},
     ]
     detector = Detector(h)
-    for n in range(1, 7):
+    for n in range(1, SHORTEST + 1):
         spots = detector.add(
             Frame(n, n, 1.0, {"memory.busy": [0.1, 0.9, 0.1], "cpu.busy": [0.1, 0.2, 0.1]}, processes=busy)
         )
     assert [s.component_class for s in spots] == ["memory"]
     assert spots[0].culprits == ("big (2)", "small (1)")
     detector = Detector(h)
-    for n in range(1, 7):
+    for n in range(1, SHORTEST + 1):
         spots = detector.add(Frame(n, n, 1.0, {"cpu.busy": [0.0, 0.95, 0.0]}, processes=busy))
     assert spots[0].culprits == ("big (2)",) and "by big (2)" in str(spots[0])

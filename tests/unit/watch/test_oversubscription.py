@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from meshmark.watch.findings.findings import Findings, frame_json
-from meshmark.watch.findings.hotspots import HELD, KEPT
-from meshmark.watch.findings.oversubscription import Oversubscription
+from meshmark.watch.findings.oversubscription import HELD, KEPT, Oversubscription
 from meshmark.watch.frames import Frame, FrameMetric, Header, frame_of
 
 

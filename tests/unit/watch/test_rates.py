@@ -47,4 +47,7 @@ def test_memory_states_what_is_used_where_it_is_all_of_its_node() -> None:
 def test_cpus_state_the_kinds_of_their_time() -> None:
     assert text("cpu", 0, cpu__user=[0.981], cpu__system=[0.02], cpu__steal=[0.0]) == "user 98 %, system 2.0 %"
     assert text("cpu", 0, cpu__user=[None]) == ""
+    counted = {"cpu__stalled": [0.7], "cpu__waiting": [0.55], "cpu__remote": [0.12]}
+    expected = "user 98 %, stalled 70 %, waiting for memory 55 %, remote loads 12 %"
+    assert text("cpu", 0, cpu__user=[0.98], **counted) == expected
     assert text("link", 0, link__out=[1e9]) == "carries 1.00 GB/s" and text("link", 0) == ""

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.watch.findings.hotspots import KEPT, Detector, HotSpot
+from meshmark.watch.findings.hotspots import Detector, HotSpot
+from meshmark.watch.findings.periods import SHORTEST
 from meshmark.watch.frames import Frame
 from meshmark.watch.live import LiveSampler
 
@@ -67,8 +68,8 @@ def test_a_spinning_process_is_a_hot_spot_and_named() -> None:
             for f in stream:
                 observations.append(f)
                 spots = [s for s in detector.add(f) if s.component_class == "cpu" and s.components == (place,)]
-                if len(observations) >= KEPT and clear(observations[-KEPT:], place):
-                    assert spots, f"CPU {cpu} was full for {KEPT} frames, and is no hot spot"
+                if len(observations) >= SHORTEST and clear(observations[-SHORTEST:], place):
+                    assert spots, f"CPU {cpu} was full for {SHORTEST} frames, and is no hot spot"
                 # The process is known after two scans of all processes, which are usually two seconds apart.
                 first_name = next((s for s in spots if any(f"({pid})" in c for c in s.culprits)), None)
                 if first_name is not None:

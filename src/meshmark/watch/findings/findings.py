@@ -1,15 +1,15 @@
-"""Collects what frames show about a machine: oversubscribed CPUs and hot spots."""
+"""Collects what frames show about a machine: oversubscribed CPUs, saturated memory and hot spots."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from meshmark.watch.findings.hotspots import Detector, HotSpot
+from meshmark.watch.findings.hotspots import Detector, HotSpot, SaturatedMemory
 from meshmark.watch.findings.oversubscription import OversubscribedCpus, Oversubscription
 from meshmark.watch.frames import Frame, Header
 
-Finding = OversubscribedCpus | HotSpot
+Finding = OversubscribedCpus | SaturatedMemory | HotSpot
 
 
 class Findings:
@@ -22,7 +22,9 @@ class Findings:
     def add(self, frame: Frame) -> list[Finding]:
         """Add a frame and return the findings from the frames so far, the most important first."""
         crowd = self._oversubscription.add(frame)
-        return [*([crowd] if crowd else []), *self._detector.add(frame)]
+        spots = self._detector.add(frame)
+        saturated = self._detector.saturated
+        return [*([crowd] if crowd else []), *([saturated] if saturated else []), *spots]
 
 
 def frame_json(frame: Frame, findings: Sequence[Finding]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Reports when more threads are runnable than there are CPUs, from the frames of a machine.
 
 There are two sources: the run queue of the whole machine, and the busiest programs whose threads may use only some of
-the CPUs, which a machine with idle CPUs otherwise hides. One tick says little, because threads start and end: as for
-hot spots, the condition must hold at most of the last ticks.
+the CPUs, which a machine with idle CPUs otherwise hides. One tick says little, because threads start and end: the
+condition must hold at most of the last ticks.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, Final
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.machine.tree import format_list, parse_list
 from meshmark.values.units import counted, duration
-from meshmark.watch.findings.hotspots import HELD, KEPT
 from meshmark.watch.frames import Frame, Header
 
+KEPT: Final = 5  # number of recent ticks considered
+HELD: Final = 4  # minimum number of recent ticks at which CPUs are oversubscribed
 _CROWDED: Final = 1.1  # threads per CPU
 _SHOWN: Final = 3
 
