@@ -46,12 +46,18 @@ def printed(snapshot: SnapshotAssertion) -> SnapshotAssertion:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a data home with two runs of one machine and one of another, two load runs and a recording."""
+    """Return a data home with runs of four machines, two load runs and a recording."""
     folder = tmp_path_factory.mktemp("data")
     store = Store(folder / "meshmark" / "store")
     for machine, day, factor in (("made-up", 1, 1.0), ("made-up", 2, 1.25), ("other", 3, 0.5)):
         records = list(_scaled([*made_run.latency(), *made_run.bandwidth()], machine, day, factor))
         store.add(f"measure-202611{day:02}T080000-0000000{day}", "latency", records)
+    for day in range(1, 15):
+        factor = 1.0 if day < 8 else 1.1
+        records = list(_scaled(made_run.latency()[:4], "drifting", day, factor * (1 + 0.001 * (day % 3))))
+        store.add(f"measure-202611{day:02}T090000-000000{day:02}", "latency", records)
+    messages = [*made_run.halo(("openmpi", "mpich")), *made_run.pingpong(), *made_run.swap(), *made_run.programs()]
+    store.add("measure-20261120T080000-00000020", "halo", list(_scaled(messages, "cluster", 20, 1.0)))
     loads = folder / "meshmark" / "load"
     made_load(loads / "made-1", {"triad": [4.0, 4.2], "chase": [3.0, 3.1]})
     made_load(loads / "made-2", {"triad": [4.0, 4.1], "chase": [3.9, 4.0]}, waiting=0.1)
@@ -77,6 +83,7 @@ COMMANDS = {
     "compare_three": "compare made-up@2026-11-01 made-up@2026-11-02 other --metric level_latency",
     "composite": "composite paper:xeon5400 paper:xeon5500",
     "history": "history made-up",
+    "history_of_changes": "history drifting",
     "list_kernels": "list kernels",
     "list_policies": "list policies",
     "load_compare": "load compare {home}/meshmark/load/made-1 {home}/meshmark/load/made-2",
@@ -94,6 +101,8 @@ COMMANDS = {
     "store_list": "store list",
     "store_machines": "store machines",
     "store_table": "store export --format table --instrument latency --metric level_latency",
+    "table_of_halos": "store export --format table --machine cluster --instrument halo",
+    "table_of_programs": "store export --format table --machine cluster --instrument pop",
     "translate": f"translate --from numactl --to all --topology '{TOPOLOGY}' -- -N 0 -m 0",
 }
 
