@@ -21,7 +21,7 @@ class Situation:
 
     Attributes:
         cost: Costs of access between nodes; None if they are unknown.
-        free_by_node: Free memory of each node, B.
+        free_by_node: Memory of each node that pages can move to, B.
         target: The program.
     """
 
@@ -95,8 +95,11 @@ def situation(target: Target, duration_s: float, records: Sequence[Record]) -> S
     tree, topology = FileTree(Path("/")), from_sysfs()
     node_of = {cpu: n.os_index for n in topology.nodes for cpu in n.cpus}
     observation = observe(tree, target.processes, node_of, duration_s)
-    folder = "sys/devices/system/node"
-    free_by_node = {
-        n.os_index: kilobytes(tree.text(f"{folder}/node{n.os_index}/meminfo"), "MemFree") or 0 for n in topology.nodes
-    }
+    free_by_node = {n.os_index: _free_bytes(tree, n.os_index) for n in topology.nodes}
     return Situation(topology, observation, access_cost(topology, records), free_by_node, target)
+
+
+def _free_bytes(tree: FileTree, node: int) -> int:
+    """Return the memory of a node that pages can move to: what is free, and cached files that were not used lately."""
+    text = tree.text(f"sys/devices/system/node/node{node}/meminfo")
+    return (kilobytes(text, "MemFree") or 0) + (kilobytes(text, r"Inactive\(file\)") or 0)
