@@ -48,7 +48,7 @@ WELL_PLACED: Final[dict[str, dict[str, Any]]] = {
 def answers() -> dict[str, Any] | str:
     programs = {name: program for name, (program, _, _) in MISPLACED.items()} | WELL_PLACED
     with tempfile.TemporaryDirectory(prefix="meshmark-placed-", dir=ROOT / "build") as folder:
-        plan = {"folder": folder, "programs": {n: {"mib": 64, **p} for n, p in programs.items()}}
+        plan = {"folder": folder, "programs": {n: {"mib": 24, **p} for n, p in programs.items()}}
         return booted.gathered("numa-2", "placed_inside.py", plan, 900)
 
 
@@ -65,11 +65,11 @@ def of(name: str) -> dict[str, Any]:
 def test_a_misplaced_program_is_recognised_mended_and_restored(name: str) -> None:
     program, cause, command = MISPLACED[name]
     result = of(name)
-    first, fixed, restored = (result[when] for when in ("first", "fixed", "restored"))
-    pid = first["target"]["name"]
-    assert (first["verdict"], first["cause"]) == ("badly placed", cause), first["sentence"]
-    assert first["command"] == command.replace("PID", pid)
-    assert fixed["cause"] != cause, (fixed["sentence"], result["changes"])
+    first = result["first"]
+    assert (first["verdict"], first["cause"]) == ("badly placed", cause), first
+    assert first["command"] == command.replace("PID", first["target"]["name"])
+    fixed, restored = result["fixed"], result["restored"]
+    assert fixed["cause"] != cause, (fixed, result["changes"])
     if cause == "remote-memory":
         (node,) = {program["cpus"][0] // 2}
         local = next(a["share"] for a in fixed["accesses"] if a["from"] == a["to"] == node)

@@ -28,10 +28,10 @@ const mm::Description kFft{
     .parameters = {{"shape", "sizes, N, NxN or NxNxN, with commas between", "", mm::Kind::text,
                     "65536,1048576,1024x1024,128x128x128"},
                    mm::library_threads(),
-                   mm::choice("plan", "by trials, or by rules", "measure", {"measure", "estimate"})},
+                   mm::choice("planner", "by trials, or by rules", "measure", {"measure", "estimate"})},
     .metrics = {{"flop_rate", "5 N log2 N over time", "flop/s", mm::Better::higher},
                 {"array_bandwidth", "both arrays once, over time", "B/s", mm::Better::higher}},
-    .identity = {"shape", "threads", "plan", "pages"},
+    .identity = {"shape", "threads", "planner", "pages"},
     .observed = {"planning"},
     .bytes_per_iteration = 32,
     .flops_per_iteration = 0,
@@ -125,7 +125,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
   p.conditions = {{"shape", text},
                   {"threads", cpus.size()},
                   {"cpus", mm::cpu_list(cpus)},
-                  {"plan", run.text("plan")},
+                  {"planner", run.text("planner")},
                   {"pages", mm::name(pages)},
                   {"memory_node", run.memory_node(run.single_node())},
                   {"library_version", library->version},
@@ -142,7 +142,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
   p.shield = false;  // raising only the priority of our threads would delay the library's threads
   const double flops = 5.0 * static_cast<double>(t->count) * std::log2(static_cast<double>(t->count));
   const auto batch = std::make_shared<std::uint64_t>(0);
-  const bool measured = run.text("plan") == "measure";
+  const bool measured = run.text("planner") == "measure";
   const auto work = [=](std::uint64_t n) {
     const mm::Ticks begin = mm::ticks();
     for (std::uint64_t i = 0; i < n; ++i) t->forward->run();

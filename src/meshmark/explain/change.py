@@ -63,9 +63,11 @@ def carry_out(situation: Situation, action: Action) -> list[str]:
     """
     target, tree = situation.target, FileTree(Path("/"))
     command = command_of(action, target, situation.process)
-    if target.kind in {"pod", "slurm-job"} and action.change != "spread":
+    if action.change == "restart":
+        raise UsageError(f"--fix: found a program that must be started again; allowed: {command}")
+    if target.kind in {"pod", "slurm-job"}:
         raise UsageError(f"--fix: found a {target.kind}, whose manager sets its CPUs; allowed: {command.lstrip('# ')}")
-    manages = action.change != "spread" and target.kind != "process" and bool(command)
+    manages = target.kind != "process" and bool(command)
     undo = setting_command(target, *_limits(tree, target)) if manages else ""
     before = Before(
         kind=target.kind,
@@ -88,8 +90,7 @@ def carry_out(situation: Situation, action: Action) -> list[str]:
 def undo(target: Target) -> list[str]:
     """Restore the placement before the last change of a program, and return what was done, one line each.
 
-    Masks of threads that still run are restored exactly. Memory returns to the nodes where it was; if it was on
-    several, they share it evenly.
+    Masks of threads that still run are restored exactly. Memory returns to the node where most of it was.
 
     Raises:
         UsageError: The program was not changed, or other processes run in its place.
@@ -105,10 +106,8 @@ def undo(target: Target) -> list[str]:
     for one in same:
         for thread, cpus in one.masks.items():
             _set_mask(int(thread), parse_list(cpus))
-        whole = sum(one.pages.values())
-        nodes = tuple(int(n) for n, b in one.pages.items() if b >= 0.05 * whole)
-        if nodes:
-            lines += _move(one.process, nodes)
+        if one.pages:
+            lines += _move(one.process, (int(max(one.pages, key=lambda n: one.pages[n])),))
     lines.append(f"restored the CPUs of {sum(len(p.masks) for p in same)} threads")
     path.unlink()
     return lines

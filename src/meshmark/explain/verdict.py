@@ -193,15 +193,12 @@ def _spread(s: Situation) -> PlacementVerdict | None:
     share = pages[pages_at] / sum(pages.values())
     if share < 1.5 / len(nodes):
         return None
-    moved = sum(pages.values()) * (1 - 1 / len(nodes))
-    if any(moved / len(nodes) > _ROOM * s.free_by_node.get(n, 0) for n in nodes if n != pages_at):
-        return None
     sentence = (
         f"{100 * share:.0f} % of its pages are on node {pages_at}, but its threads run on nodes "
         f"{format_list(nodes)}, so that one node's memory serves all of them: "
         f"probably one thread touched the pages first"
     )
-    return PlacementVerdict("badly placed", "first-touch", sentence, Action("spread", tuple(nodes)))
+    return PlacementVerdict("badly placed", "first-touch", sentence, Action("restart", tuple(nodes)))
 
 
 def _target_node(s: Situation, preferred: int) -> int | None:

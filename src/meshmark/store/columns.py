@@ -133,7 +133,7 @@ POINT: Final[dict[str, type]] = {
     "cells": int,
     "steps": int,
     "shape": str,
-    "plan": str,
+    "planner": str,
     "weights_bytes": int,
     "layers": int,
     "placement": str,

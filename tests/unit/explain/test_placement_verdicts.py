@@ -45,7 +45,7 @@ MISPLACED: dict[str, tuple[Situation, str, str]] = {
     "threads need both nodes, memory on one": (
         situation(process({0: 7.0, 1: 7.0}, {0: 20}, threads=14)),
         "first-touch",
-        "meshmark migrate 4711 --to 0-1",
+        "meshmark run --memory interleave=0-1 -- COMMAND",
     ),
     "two processes on one node, both with memory on the other": (
         situation(process({0: 1.0}, {1: 4}), process({0: 1.0}, {1: 4}, number=4712)),

@@ -106,6 +106,11 @@ def test_conditions_that_an_instrument_observes_come_from_its_description() -> N
     assert not described_names & {name for d in descriptions().values() for name in d.identity}
 
 
+def test_no_option_of_an_instrument_is_an_option_of_the_probe() -> None:
+    options = {(d.name, p.option) for d in descriptions().values() for p in d.parameters}
+    assert [(name, option) for name, option in options if option in {"--describe", "--plan", "--help"}] == []
+
+
 def test_the_citation_has_the_version_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
