@@ -87,7 +87,7 @@ def test_the_survey_of_the_bundle_needs_nothing(suite: str, static: Path, tmp_pa
     out = root / "out"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(mode=0o777)
-    completed = run(root, "/opt/native/meshmark-probe", "survey", "--out", "/out", "--budget", "10s")
+    completed = run(root, "/opt/native/meshmark-probe", "survey", "--out", "/out", "--budget", "30s")
     assert completed.returncode == 0, completed.stderr
     assert "Latency of dependent loads" in completed.stdout
     assert len([*out.glob("*.jsonl.gz")]) == 1
