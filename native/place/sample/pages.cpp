@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <random>
 #include <vector>
 
 #include "base/error.hpp"
@@ -83,23 +84,22 @@ std::optional<std::uint64_t> categories(int pagemap, std::uint64_t address) {
   return n == 0 ? 0 : region.categories;
 }
 
-/// Addresses at equal distances in the mappings of a process. The distance doubles, and every second address is
+/// Addresses at about equal distances in the mappings of a process. The distance doubles, and every second address is
 /// dropped, whenever there are too many of them: the walk needs no total in advance.
 class Addresses {
  public:
   Addresses(std::size_t most, std::uint64_t step) : most_(most), step_(step) {}
 
+  /// Steps over the address space, so that the number of mappings does not matter. After a hole, the next address is at
+  /// a random distance of at most one step, so that every page has the same chance.
   void walk(Mappings& mappings) {
-    std::uint64_t at = 0, rest = step_ / 2;  // distance to the next address, within mappings
+    std::minstd_rand random;
+    std::uint64_t at = 0;
     while (const auto mapping = mappings.at_or_after(at)) {
-      std::uint64_t begin = std::max(at, mapping->begin);
-      while (mapping->end - begin > rest) {
-        begin += rest;
-        add(begin, mapping->of_file);
-        rest = step_;
-      }
-      rest -= mapping->end - begin;
-      at = mapping->end;
+      if (mapping->begin > at) at = mapping->begin + random() % (step_ / kPage) * kPage;
+      if (at >= mapping->end) continue;
+      add(at, mapping->of_file);
+      at += step_;
     }
   }
 
