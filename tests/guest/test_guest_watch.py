@@ -193,7 +193,9 @@ def test_a_step_of_the_wall_clock_moves_no_window(watched: Watched) -> None:
     for f in watched.frames:
         assert f["window_s"] == pytest.approx(f["t_s"] - start_s, abs=1e-5)
         assert 0 < f["window_s"] < STEP_S / 2  # a busy machine delays its guests, but not by an hour
-        assert abs(f["t_s"] - f["seq"] / RATE - f["late_s"]) < 1e-4
+        early_s = f["seq"] / RATE + f["late_s"] - f["t_s"]
+        # The last frame ends when the sampler is stopped, which may be before it is due.
+        assert abs(early_s) < 1e-4 or (f is watched.frames[-1] and 0 < early_s < 1 / RATE), f["seq"]
         start_s = f["t_s"]
     rates = [v for f in watched.between("before_ahead", "back") for v in f["values"]["host.switches"]]
     assert all(v is not None and v >= 0 for v in rates)
