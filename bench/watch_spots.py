@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/watch_spots.py [MODEL …] [--seed N] [--window NS] [--record]
 
-The balanced loads and the injected hot spots are those of `tests/support/spot_cases.py`. It prints each wrong outcome,
+`tests/support/spot_cases.py` defines the balanced loads and the injected hot spots. It prints each wrong outcome,
 the confusion matrix of cases, and the time to find a hot spot; all models take about 40 minutes of one CPU.
 """
 

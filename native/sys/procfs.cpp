@@ -1,5 +1,8 @@
 #include "sys/procfs.hpp"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <charconv>
 
 #include "sys/files.hpp"
@@ -46,6 +49,20 @@ std::optional<TaskStat> process_stat(pid_t process) {
 
 std::string task_folder(pid_t process, pid_t thread) {
   return "/proc/" + std::to_string(process) + "/task/" + std::to_string(thread) + "/";
+}
+
+std::string_view affinity_bytes(pid_t thread) {
+  constexpr std::size_t kMaskBytes = 1024;  // 8192 CPUs
+  static thread_local std::string mask(kMaskBytes, '\0');
+  const long size = ::syscall(SYS_sched_getaffinity, thread, kMaskBytes, mask.data());
+  return std::string_view(mask).substr(0, size > 0 ? static_cast<std::size_t>(size) : 0);
+}
+
+std::vector<int> cpus_of_mask(std::string_view bytes) {
+  std::vector<int> cpus;
+  for (std::size_t cpu = 0; cpu < 8 * bytes.size(); ++cpu)
+    if ((static_cast<unsigned char>(bytes[cpu / 8]) >> (cpu % 8) & 1) != 0) cpus.push_back(static_cast<int>(cpu));
+  return cpus;
 }
 
 std::map<pid_t, std::vector<pid_t>> children_by_parent() {

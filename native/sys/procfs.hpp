@@ -28,6 +28,11 @@ std::optional<TaskStat> process_stat(pid_t process);
 
 std::string task_folder(pid_t process, pid_t thread);  ///< /proc/PID/task/TID/
 
+/// Returns the affinity mask of a thread as the Linux kernel stores it, one bit for each CPU; "" if the thread has
+/// ended. The bytes are valid until the next call in the same thread.
+std::string_view affinity_bytes(pid_t thread);
+std::vector<int> cpus_of_mask(std::string_view bytes);  ///< the CPUs whose bits are set, ascending
+
 /// Returns all processes by parent, from one pass over /proc.
 std::map<pid_t, std::vector<pid_t>> children_by_parent();
 /// Returns all descendants of a process, each after its parent.

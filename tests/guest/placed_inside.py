@@ -23,6 +23,7 @@ from meshmark.explain.change import carry_out, undo
 from meshmark.explain.situation import situation
 from meshmark.explain.targets import find_target
 from meshmark.explain.verdict import judge
+from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import FileTree
 
 OBSERVE_S: Final = 1.0
@@ -59,7 +60,7 @@ def started(program: dict[str, Any]) -> int:
 
 
 def observed(name: str) -> tuple[Any, Any, dict[str, Any]]:
-    current = situation(find_target(FileTree(Path("/")), "process", name), OBSERVE_S, [])
+    current = situation(from_sysfs(), find_target(FileTree(Path("/")), "process", name), OBSERVE_S, [])
     verdict = judge(current)
     said = answers.answer(current, verdict)
     said["masks"] = {str(p): sorted(os.sched_getaffinity(p)) for p in current.target.processes}

@@ -49,7 +49,6 @@ def process(
     own = {node: int(GIB * share) for node, share in pages.items()}
     return ObservedProcess(
         process=number,
-        parent=1,
         command="server",
         threads=threads,
         observed_threads=threads,
@@ -60,8 +59,6 @@ def process(
         resident_bytes=int(GIB * whole),
         swapped_bytes=0,
         allowed_nodes=(),
-        scheduler=0,
-        nice=0,
         pages=PagesByNode(own, sampled=sampled, exact=True),
         pages_absent="",
     )

@@ -68,20 +68,27 @@ PageCount parse_numa_maps(std::string_view text) {
   return count;
 }
 
+std::uint64_t transparent_huge_bytes(pid_t process) {
+  const std::string rollup = read_text("/proc/" + std::to_string(process) + "/smaps_rollup");
+  return kib(rollup, "AnonHugePages:") + kib(rollup, "ShmemPmdMapped:");
+}
+
+void refuse_pages_of_others(pid_t process) {
+  throw Absent("the pages of process " + std::to_string(process) + " belong to another user",
+               "run as that user, or with CAP_SYS_PTRACE");
+}
+
 PageCount count_pages(pid_t process) {
   const std::string folder = "/proc/" + std::to_string(process);
   errno = 0;
   const std::string text = read_text(folder + "/numa_maps");
-  if (text.empty() && (errno == EACCES || errno == EPERM))
-    throw Absent("the pages of process " + std::to_string(process) + " belong to another user",
-                 "run as that user, or with CAP_SYS_PTRACE");
+  if (text.empty() && (errno == EACCES || errno == EPERM)) refuse_pages_of_others(process);
   if (text.empty() && errno == ENOENT && ::access(folder.c_str(), F_OK) == 0 &&
       ::access("/proc/self/numa_maps", F_OK) != 0)
     throw Absent("this Linux kernel does not report the nodes of pages (/proc/PID/numa_maps)",
                  "a kernel with CONFIG_NUMA");
   PageCount count = parse_numa_maps(text);
-  const std::string rollup = read_text(folder + "/smaps_rollup");
-  count.huge_bytes += kib(rollup, "AnonHugePages:") + kib(rollup, "ShmemPmdMapped:");
+  count.huge_bytes += transparent_huge_bytes(process);
   return count;
 }
 

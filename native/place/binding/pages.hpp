@@ -27,6 +27,9 @@ PageCount parse_numa_maps(std::string_view text);
 /// kernel, or if the process belongs to another user.
 PageCount count_pages(pid_t process);
 
+std::uint64_t transparent_huge_bytes(pid_t process);  ///< B in transparent huge pages, of memory and of shared memory
+[[noreturn]] void refuse_pages_of_others(pid_t process);  ///< throws Absent: this user may not see these pages
+
 /// Returns whether a mapping with this path (numa_maps, maps) belongs to a file, rather than to named anonymous memory.
 bool is_file(std::string_view path);
 

@@ -1,7 +1,5 @@
 #include "place/observe/threads.hpp"
 
-#include <sched.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +15,6 @@ namespace {
 /// A mask that lasts no longer than this, not counting waits for a CPU, and is followed by the expected one, is
 /// ignored.
 constexpr double kPassingS = 0.05;
-constexpr std::size_t kMaskBytes = 1024;  // 8192 CPUs
 
 /// Returns the environment variables of a process, at its start, that show what binds its threads.
 std::map<std::string, std::string> binding_variables(pid_t process) {
@@ -39,16 +36,11 @@ std::map<std::string, std::string> binding_variables(pid_t process) {
 
 /// Reads the mask of a thread; returns false if it has ended.
 bool read_mask(ObservedThread& thread) {
-  static std::string mask(kMaskBytes, '\0');
-  const long size = ::syscall(SYS_sched_getaffinity, thread.id, kMaskBytes, mask.data());
-  if (size <= 0) return false;
-  if (thread.mask.compare(0, std::string::npos, mask.data(), static_cast<std::size_t>(size)) != 0 ||
-      thread.mask.empty()) {
-    thread.mask.assign(mask.data(), static_cast<std::size_t>(size));
-    thread.allowed.clear();
-    for (int cpu = 0; cpu < 8 * size; ++cpu)
-      if ((static_cast<unsigned char>(mask[static_cast<std::size_t>(cpu / 8)]) >> (cpu % 8) & 1) != 0)
-        thread.allowed.push_back(cpu);
+  const std::string_view mask = affinity_bytes(thread.id);
+  if (mask.empty()) return false;
+  if (thread.mask != mask) {
+    thread.mask = mask;
+    thread.allowed = cpus_of_mask(mask);
   }
   return true;
 }

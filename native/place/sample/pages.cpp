@@ -16,7 +16,6 @@
 #include "base/error.hpp"
 #include "place/binding/pagemap.hpp"
 #include "place/binding/pages.hpp"
-#include "sys/files.hpp"
 #include "sys/words.hpp"
 
 namespace mm::place::sample {
@@ -37,34 +36,21 @@ struct Query {
 constexpr unsigned long kQuery = _IOWR('f', 17, Query);
 constexpr std::uint64_t kReadable = 1, kCoveringOrNext = 1 << 4;
 
-struct Descriptor {
-  explicit Descriptor(const std::string& path) : number(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~Descriptor() {
-    if (number >= 0) ::close(number);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number;
-};
-
-std::string folder_of(pid_t process) { return "/proc/" + std::to_string(process) + "/"; }
+/// Opens a file of a process.
+Fd opened(pid_t process, const char* name) {
+  return Fd(::open(("/proc/" + std::to_string(process) + "/" + name).c_str(), O_RDONLY | O_CLOEXEC));
+}
 
 /// Returns at most `most` bytes of a file, and whether that is all of it.
-std::pair<std::string, bool> beginning(const std::string& path, std::size_t most) {
-  const Descriptor file(path);
+std::pair<std::string, bool> beginning(const Fd& file, std::size_t most) {
   std::string text;
   std::array<char, 16384> buffer{};
-  while (file.number >= 0 && text.size() < most) {
-    const ssize_t n = ::read(file.number, buffer.data(), std::min(buffer.size(), most - text.size()));
+  while (file && text.size() < most) {
+    const ssize_t n = ::read(file.get(), buffer.data(), std::min(buffer.size(), most - text.size()));
     if (n <= 0) return {text, true};
     text.append(buffer.data(), static_cast<std::size_t>(n));
   }
-  return {text, file.number < 0};
-}
-
-[[noreturn]] void refuse(pid_t process) {
-  throw Absent("the pages of process " + std::to_string(process) + " belong to another user",
-               "run as that user, or with CAP_SYS_PTRACE");
+  return {text, false};
 }
 
 /// Returns the categories of one page: is it in memory, of a file, huge. Returns 0 if it is not in memory, and nothing
@@ -129,9 +115,7 @@ PageSample counted(const std::string& numa_maps, pid_t process) {
   sample.process_bytes = count.own;
   sample.file_bytes = count.files;
   for (const auto& [key, bytes] : count.by_policy) sample.policies[key.second] += bytes;
-  const std::string rollup = read_text(folder_of(process) + "smaps_rollup");
-  sample.huge_bytes = count.huge_bytes + (leading_number(value_of(rollup, "AnonHugePages:")) << 10) +
-                      (leading_number(value_of(rollup, "ShmemPmdMapped:")) << 10);
+  sample.huge_bytes = count.huge_bytes + transparent_huge_bytes(process);
   for (const auto& [node, bytes] : count.own) sample.pages += bytes / kPage;
   sample.mappings = static_cast<std::size_t>(std::ranges::count(numa_maps, '\n'));
   sample.exact = true;
@@ -140,11 +124,7 @@ PageSample counted(const std::string& numa_maps, pid_t process) {
 
 }  // namespace
 
-Mappings::Mappings(pid_t process) : file_(::open((folder_of(process) + "maps").c_str(), O_RDONLY | O_CLOEXEC)) {}
-
-Mappings::~Mappings() {
-  if (file_ >= 0) ::close(file_);
-}
+Mappings::Mappings(pid_t process) : file_(opened(process, "maps")) {}
 
 std::optional<Mapping> Mappings::search(std::uint64_t address) {
   std::array<char, 256> path{};
@@ -154,11 +134,11 @@ std::optional<Mapping> Mappings::search(std::uint64_t address) {
   query.query_addr = address;
   query.vma_name_addr = reinterpret_cast<std::uintptr_t>(path.data());
   query.vma_name_size = path.size();
-  if (::ioctl(file_, kQuery, &query) != 0) {
-    if (errno == ENAMETOOLONG) {  // a long path is that of a file
+  if (::ioctl(file_.get(), kQuery, &query) != 0) {
+    if (errno == ENAMETOOLONG) {  // only files have long paths
       query.vma_name_addr = query.vma_name_size = 0;
       path[0] = '/';
-      if (::ioctl(file_, kQuery, &query) != 0) return {};
+      if (::ioctl(file_.get(), kQuery, &query) != 0) return {};
     } else {
       searches_ = errno != ENOTTY && errno != EINVAL;
       return {};
@@ -169,13 +149,8 @@ std::optional<Mapping> Mappings::search(std::uint64_t address) {
 }
 
 void Mappings::read_text() {
-  std::string text;
-  std::array<char, 16384> buffer{};
-  for (ssize_t n = 1; n > 0 && text.size() < kMostText;) {
-    n = ::read(file_, buffer.data(), buffer.size());
-    if (n > 0) text.append(buffer.data(), static_cast<std::size_t>(n));
-    truncated_ = n > 0;
-  }
+  const auto [text, whole] = beginning(file_, kMostText);
+  truncated_ = !whole;
   for (std::string_view rest = text; !rest.empty();) {
     const std::string line(next_line(rest));
     unsigned long long begin = 0, end = 0;
@@ -190,7 +165,7 @@ void Mappings::read_text() {
 }
 
 std::optional<Mapping> Mappings::at_or_after(std::uint64_t address) {
-  if (file_ < 0) return {};
+  if (!file_) return {};
   if (searches_) {
     const auto mapping = search(address);
     if (searches_) return mapping;
@@ -201,17 +176,16 @@ std::optional<Mapping> Mappings::at_or_after(std::uint64_t address) {
 }
 
 PageSample sample_pages(pid_t process, std::size_t most, std::uint64_t resident_bytes) {
-  const std::string folder = folder_of(process);
   if (resident_bytes <= kSmallBytes) {
     errno = 0;
-    const auto [text, whole] = beginning(folder + "numa_maps", kSmallText);
-    if (text.empty() && (errno == EACCES || errno == EPERM)) refuse(process);
+    const auto [text, whole] = beginning(opened(process, "numa_maps"), kSmallText);
+    if (text.empty() && (errno == EACCES || errno == EPERM)) refuse_pages_of_others(process);
     if (whole && !text.empty()) return counted(text, process);
   }
   errno = 0;
   Mappings mappings(process);
   if (!mappings) {
-    if (errno == EACCES || errno == EPERM) refuse(process);
+    if (errno == EACCES || errno == EPERM) refuse_pages_of_others(process);
     return {};
   }
   Addresses addresses(most, std::max(kPage, resident_bytes / most / kPage * kPage));
@@ -225,16 +199,16 @@ PageSample sample_pages(pid_t process, std::size_t most, std::uint64_t resident_
     pages.push_back(reinterpret_cast<void*>(address.page));  // NOLINT(performance-no-int-to-ptr): in another process
   std::vector<int> nodes(pages.size(), -ENOENT);
   if (::syscall(SYS_move_pages, process, pages.size(), pages.data(), nullptr, nodes.data(), 0) < 0) {
-    if (errno == EPERM || errno == EACCES) refuse(process);
+    if (errno == EPERM || errno == EACCES) refuse_pages_of_others(process);
     if (errno == ENOSYS)
       throw Absent("this Linux kernel does not report the nodes of pages", "a kernel with CONFIG_MIGRATION");
     return {};
   }
-  const Descriptor pagemap(folder + "pagemap");
+  const Fd pagemap = opened(process, "pagemap");
   for (std::size_t i = 0; i < pages.size(); ++i) {
     if (nodes[i] < 0) continue;
     const auto& address = addresses.all()[i];
-    const std::uint64_t kind = categories(pagemap.number, address.page).value_or(address.of_file ? kIsFile : 0);
+    const std::uint64_t kind = categories(pagemap.get(), address.page).value_or(address.of_file ? kIsFile : 0);
     // Written pages in a private mapping of a file belong to the process: its data segments. Pages of shared memory
     // count as pages of a file for the Linux kernel.
     const bool of_file = address.of_file && (kind & kIsFile) != 0;

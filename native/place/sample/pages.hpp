@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "sys/descriptor.hpp"
+
 namespace mm::place::sample {
 
 /// A mapping of a process, with [begin, end) as in /proc/PID/maps.
@@ -21,11 +23,8 @@ struct Mapping {
 class Mappings {
  public:
   explicit Mappings(pid_t process);
-  ~Mappings();
-  Mappings(const Mappings&) = delete;
-  Mappings& operator=(const Mappings&) = delete;
 
-  explicit operator bool() const { return file_ >= 0; }
+  explicit operator bool() const { return static_cast<bool>(file_); }
   /// Returns the readable mapping that contains `address`, or the next one after it; nothing after the last one.
   std::optional<Mapping> at_or_after(std::uint64_t address);
   /// Returns how many mappings were read. The Linux kernel searches for them since version 6.11; before, the text of
@@ -37,7 +36,7 @@ class Mappings {
   std::optional<Mapping> search(std::uint64_t address);
   void read_text();
 
-  int file_ = -1;
+  Fd file_;
   bool searches_ = true;
   std::map<std::uint64_t, Mapping> by_end_;  // for older kernels
   std::size_t read_ = 0;

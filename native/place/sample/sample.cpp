@@ -1,8 +1,5 @@
 #include "place/sample/sample.hpp"
 
-#include <sched.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,7 +27,6 @@ constexpr std::size_t kProcesses = 150;     // most processes that are read
 constexpr std::size_t kThreads = 300;       // most threads that are read
 constexpr std::size_t kPageProcesses = 16;  // most processes whose pages are sampled
 constexpr std::size_t kPages = 3000;        // pages that are sampled, of all processes
-constexpr std::size_t kMaskBytes = 1024;    // 8192 CPUs
 
 double cost_s() { return static_cast<double>(kernel_ns(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9; }
 
@@ -73,12 +69,7 @@ class SampledThread {
   }
 
   void add_mask(ProcessSample& process) const {
-    static std::string mask(kMaskBytes, '\0');
-    const long size = ::syscall(SYS_sched_getaffinity, id_, kMaskBytes, mask.data());
-    std::vector<int> cpus;
-    for (int cpu = 0; cpu < 8 * size; ++cpu)
-      if ((static_cast<unsigned char>(mask[static_cast<std::size_t>(cpu / 8)]) >> (cpu % 8) & 1) != 0)
-        cpus.push_back(cpu);
+    const std::vector<int> cpus = cpus_of_mask(affinity_bytes(id_));
     if (cpus.empty()) return;
     MaskUse& use = process.masks[cpu_list(cpus)];
     ++use.threads;
@@ -111,13 +102,10 @@ std::vector<Observed> begin(const std::vector<pid_t>& processes, Sample& sample)
     Observed one;
     one.started = stat->started;
     one.sample.process = id;
-    one.sample.parent = stat->parent;
     one.sample.command = stat->command;
     one.sample.threads = stat->threads;
     const std::string statm = first_line("/proc/" + std::to_string(id) + "/statm");
     one.sample.resident_bytes = leading_number(statm.substr(std::min(statm.size(), statm.find(' ') + 1))) * page;
-    one.sample.scheduler = ::sched_getscheduler(id);
-    one.sample.nice = ::getpriority(PRIO_PROCESS, static_cast<id_t>(id));
     threads += stat->threads;
     observed.push_back(std::move(one));
   }
@@ -229,7 +217,6 @@ json to_json(const Sample& sample) {
     for (const auto& [cpus, use] : one.masks)
       masks.push_back({{"cpus", cpus}, {"threads", use.threads}, {"ran_s", use.ran_s}, {"waited_s", use.waited_s}});
     processes.push_back({{"process", one.process},
-                         {"parent", one.parent},
                          {"command", one.command},
                          {"threads", one.threads},
                          {"observed_threads", one.observed_threads},
@@ -240,8 +227,6 @@ json to_json(const Sample& sample) {
                          {"resident_bytes", one.resident_bytes},
                          {"swapped_bytes", one.swapped_bytes},
                          {"allowed_nodes", one.allowed_nodes},
-                         {"scheduler", one.scheduler},
-                         {"nice", one.nice},
                          {"pages", one.pages_absent.empty() ? pages_json(one.pages) : json(nullptr)},
                          {"pages_absent", one.pages_absent}});
   }

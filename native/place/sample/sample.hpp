@@ -21,7 +21,7 @@ struct MaskUse {
 };
 
 struct ProcessSample {
-  pid_t process = 0, parent = 0;
+  pid_t process = 0;
   std::string command;
   std::size_t threads = 0;  ///< number of threads; only some are observed if there are very many
   std::size_t observed_threads = 0;
@@ -29,8 +29,7 @@ struct ProcessSample {
   std::map<int, double> ran_by_node;     ///< node → s
   std::map<std::string, MaskUse> masks;  ///< allowed CPUs as a list → threads
   std::uint64_t resident_bytes = 0, swapped_bytes = 0;
-  std::string allowed_nodes;    ///< memory nodes that its cpuset permits
-  int scheduler = 0, nice = 0;  ///< policy as in sched(7): 0 other, 1 FIFO, 2 RR, 3 batch, 5 idle, 6 deadline
+  std::string allowed_nodes;  ///< memory nodes that its cpuset permits
   PageSample pages;
   std::string pages_absent;  ///< why the pages could not be sampled
 };

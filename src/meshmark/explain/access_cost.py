@@ -37,7 +37,7 @@ class AccessCost:
 
 @dataclass(frozen=True, slots=True)
 class AccessSlowdown:
-    """Mean cost of memory access now over that of another placement, with its 95 % interval, dimensionless."""
+    """Mean cost of memory access now over the cost with another placement, with its 95 % interval, dimensionless."""
 
     ratio: float
     low: float

@@ -19,6 +19,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.explain.actions import Action, command_of
 from meshmark.explain.situation import Situation
 from meshmark.explain.targets import Target, setting_command
+from meshmark.machine.activity import process_stat
 from meshmark.machine.tree import FileTree, format_list, parse_list
 from meshmark.place.native import answer
 from meshmark.store.files import read_json, write_json
@@ -41,7 +42,7 @@ class ProcessBefore(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before(Input):
-    """What a change replaces.
+    """The placement before a change.
 
     Attributes:
         undo: Command that restores the limits of a control group; "" if they were not changed.
@@ -135,15 +136,15 @@ def _limits(tree: FileTree, target: Target) -> tuple[str, str]:
 
 def _before(tree: FileTree, situation: Situation, pid: int) -> ProcessBefore:
     observed = next((p for p in situation.observation.processes if p.process == pid), None)
-    pages = observed.pages.own if observed and observed.pages else {}
+    pages = observed.own_pages if observed else {}
     masks = {str(tid): format_list(sorted(mask)) for tid in _threads(tree, pid) if (mask := _mask(tid))}
     return ProcessBefore(pid, _started(tree, pid), masks, {str(n): b for n, b in pages.items()})
 
 
 def _started(tree: FileTree, pid: int) -> str:
-    stat = tree.text(f"proc/{pid}/stat") or ""
-    words = stat[stat.rfind(")") + 1 :].split()
-    return words[19] if len(words) > 19 else ""
+    """Return when a process started, in clock ticks since boot; "" if it has ended."""
+    stat = process_stat(tree, pid)
+    return stat.fields[19] if stat else ""
 
 
 def _threads(tree: FileTree, pid: int) -> list[int]:

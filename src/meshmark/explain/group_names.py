@@ -36,7 +36,7 @@ _PARENTS: Final = {"default": "containerd", "k8s.io": "containerd", "moby": "doc
 
 @dataclass(frozen=True, slots=True)
 class GroupOwner:
-    """What a control group was made for.
+    """The container, pod, unit or job for which a control group was made.
 
     Attributes:
         manager: Program that made the group, as in `Target.manager`; "" if the name does not tell.

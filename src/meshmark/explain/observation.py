@@ -17,7 +17,7 @@ from meshmark.machine.control_group import control_groups
 from meshmark.machine.tree import FileTree, parse_list
 from meshmark.place.native import ask
 
-_MOST: Final = 3000  # processes that are named to the sampler, which reads some of them if there are more than 300
+_MOST: Final = 3000  # processes that are named to the sampler, so that they fit into its command line; it reads fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,10 @@ class ObservedProcess:
     Attributes:
         ran_by_node: Time on the CPUs of each node.
         allowed_nodes: Memory nodes that its cpuset permits; empty if unknown.
-        scheduler: Policy as in sched(7): 0 other, 1 FIFO, 2 round robin, 3 batch, 5 idle, 6 deadline.
         pages: None if they cannot be sampled; `pages_absent` is then the reason.
     """
 
     process: int
-    parent: int
     command: str
     threads: int
     observed_threads: int
@@ -76,10 +74,13 @@ class ObservedProcess:
     resident_bytes: int
     swapped_bytes: int
     allowed_nodes: tuple[int, ...]
-    scheduler: int
-    nice: int
     pages: PagesByNode | None
     pages_absent: str
+
+    @property
+    def own_pages(self) -> Mapping[int, int]:
+        """Return the bytes of the process by node, see `PagesByNode.own`; empty if they are unknown."""
+        return self.pages.own if self.pages else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,6 @@ def _process(one: Mapping[str, Any]) -> ObservedProcess:
     pages = one["pages"]
     return ObservedProcess(
         process=one["process"],
-        parent=one["parent"],
         command=one["command"],
         threads=one["threads"],
         observed_threads=one["observed_threads"],
@@ -190,8 +190,6 @@ def _process(one: Mapping[str, Any]) -> ObservedProcess:
         resident_bytes=one["resident_bytes"],
         swapped_bytes=one["swapped_bytes"],
         allowed_nodes=parse_list(one["allowed_nodes"]) if one["allowed_nodes"] else (),
-        scheduler=one["scheduler"],
-        nice=one["nice"],
         pages=None
         if pages is None
         else PagesByNode(

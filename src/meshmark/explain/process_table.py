@@ -221,7 +221,7 @@ class ProcessTable:
 
 @dataclass(frozen=True, slots=True)
 class CpusetFolders:
-    """Where the limits of control groups are; see the attributes of the same names of `Target`."""
+    """The folders with the limits of control groups; see the attributes of the same names of `Target`."""
 
     version: Literal[1, 2]
     cpusets: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a verdict about a running program rests on."""
+"""Describes a machine and a program that was observed on it, as verdicts need them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from meshmark.explain.access_cost import AccessCost, access_cost, joint
 from meshmark.explain.observation import Observation, ObservedProcess, observe
 from meshmark.explain.targets import Target
-from meshmark.machine.sources import from_sysfs
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import FileTree, kilobytes
 from meshmark.store.record import Record
@@ -54,13 +53,13 @@ class Situation:
     @property
     def judged(self) -> list[ObservedProcess]:
         """Return the processes that ran and whose pages are known."""
-        return [p for p in self.observation.processes if p.ran_s > 0 and p.pages and sum(p.pages.own.values()) > 0]
+        return [p for p in self.observation.processes if p.ran_s > 0 and sum(p.own_pages.values()) > 0]
 
     def accesses(self) -> dict[tuple[int, int], float]:
         """Return the shares of accesses from nodes to nodes, each process weighted by its CPU time."""
         total: dict[tuple[int, int], float] = {}
         for p in self.judged:
-            for pair, share in joint(p.ran_by_node, p.pages.own if p.pages else {}).items():
+            for pair, share in joint(p.ran_by_node, p.own_pages).items():
                 total[pair] = total.get(pair, 0.0) + p.ran_s * share
         whole = sum(total.values())
         return {pair: s / whole for pair, s in total.items()}
@@ -70,9 +69,8 @@ class Situation:
         """Return the share of local accesses if each thread used pages of its own node wherever there are any."""
         weighted = 0.0
         for p in self.judged:
-            pages = p.pages.own if p.pages else {}
-            whole = sum(pages.values())
-            weighted += sum(min(s, p.ran_s * pages.get(n, 0) / whole) for n, s in p.ran_by_node.items())
+            whole = sum(p.own_pages.values())
+            weighted += sum(min(s, p.ran_s * p.own_pages.get(n, 0) / whole) for n, s in p.ran_by_node.items())
         return weighted / sum(p.ran_s for p in self.judged)
 
     @property
@@ -81,10 +79,11 @@ class Situation:
         return sum(p.pages.sampled for p in self.judged if p.pages)
 
 
-def situation(target: Target, duration_s: float, records: Sequence[Record]) -> Situation:
+def situation(topology: Topology, target: Target, duration_s: float, records: Sequence[Record]) -> Situation:
     """Observe a program on this host.
 
     Args:
+        topology: This host.
         target: The program.
         duration_s: How long to observe.
         records: Latencies between nodes, measured on this machine or given for it.
@@ -92,7 +91,7 @@ def situation(target: Target, duration_s: float, records: Sequence[Record]) -> S
     Raises:
         MeshmarkError: The processes have ended, or the sampler does not run.
     """
-    tree, topology = FileTree(Path("/")), from_sysfs()
+    tree = FileTree(Path("/"))
     node_of = {cpu: n.os_index for n in topology.nodes for cpu in n.cpus}
     observation = observe(tree, target.processes, node_of, duration_s)
     free_by_node = {n.os_index: _free_bytes(tree, n.os_index) for n in topology.nodes}

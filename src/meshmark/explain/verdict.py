@@ -22,6 +22,7 @@ _REMOTE: Final = 0.25  # share of accesses to other nodes from which a change is
 _SLOWER: Final = 1.05  # least ratio of the mean costs of access
 _CONCENTRATED: Final = 0.8  # share of one node from which it holds the threads, or the pages
 _WAITING: Final = 0.25  # share of the time in which threads could run, but waited
+_WAITING_CPUS: Final = 0.5  # CPUs for which threads waited, on average
 _ROOM: Final = 0.95  # share of the free memory of a node that may be filled
 _FILLED: Final = 0.9  # share of the CPUs of a node that a program may use
 _PAGES: Final = 50  # least number of pages for a judgement
@@ -111,12 +112,10 @@ def _waits_for_cpus(s: Situation) -> PlacementVerdict | None:
     worst = max(s.observation.masks, key=lambda m: m.waited_s, default=None)
     if worst is None or worst.waited_s < _WAITING * (worst.ran_s + worst.waited_s):
         return None
-    if worst.waited_s < _IDLE * s.observation.seconds:
-        return None
     idle = sum(s.observation.idle_by_node.values())
     cpus = set(worst.cpus)
     outside = [c for c in s.topology.allowed_cpus if c not in cpus]
-    if not outside or idle < 1 or worst.waited_s / s.observation.seconds < 0.5:
+    if not outside or idle < 1 or worst.waited_s < _WAITING_CPUS * s.observation.seconds:
         return None
     share = worst.waited_s / (worst.ran_s + worst.waited_s)
     sentence = (

@@ -18,11 +18,12 @@ import re
 import sys
 import tempfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.store.files import lock_file, open_regular, utf8
@@ -105,7 +106,28 @@ def _stored(header: Header) -> str:
     return ", ".join([*columns, _PROCESSES])
 
 
-class Recorder:
+class RecorderContext(ABC):
+    """A recorder as a context manager: an error ends the recording as it is, anything else finishes it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the recording and convert it to Parquet."""
+
+    @abstractmethod
+    def close_part(self) -> None:
+        """End the recording after an error; the complete frames remain in the `.part` file."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or issubclass(kind, KeyboardInterrupt):
+            self.close()
+        else:
+            self.close_part()
+
+
+class Recorder(RecorderContext):
     """Writes a recording; use it as a context manager, which converts to Parquet at the end.
 
     Args:
@@ -222,15 +244,6 @@ class Recorder:
         """End the recording; `finish` converts it to Parquet."""
         self.flush()
         self._file.close()
-
-    def __enter__(self) -> Recorder:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None or issubclass(kind, KeyboardInterrupt):
-            self.close()
-        else:
-            self.close_part()
 
 
 def opened(path: Path) -> RecordingFile:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +19,7 @@ from meshmark.values import grammar
 from meshmark.values.paths import default_store
 
 if TYPE_CHECKING:
+    from meshmark.explain.situation import Situation
     from meshmark.explain.targets import Kind, Target
     from meshmark.explain.verdict import PlacementVerdict
     from meshmark.store.record import Record
@@ -84,39 +88,61 @@ def placed(
         for line in undo_change(target):
             print(line)
         return
-    verdict = _answer(target, seconds, _latencies(survey, store), fix, as_json)
+    verdict = _answer(_observer(target, seconds, survey, store), fix, as_json)
     if verdict.kind == "badly placed":
         raise typer.Exit(1)
     if verdict.kind == "could not tell":
         raise typer.Exit(UnjudgedError.status)
 
 
-def _answer(target: Target, seconds: float, records: list[Record], fix: bool, as_json: bool) -> PlacementVerdict:
+def _observer(target: Target, seconds: float, survey: str, store: Path | None) -> Callable[[], Situation]:
+    """Return the function that observes a program.
+
+    On a machine with one memory node, no latency matters, so that the store is not read.
+    """
+    from meshmark.explain.situation import situation
+    from meshmark.machine.sources import from_sysfs
+
+    topology = from_sysfs()
+    records = _latencies(survey, store) if survey or len(topology.nodes) > 1 else []
+    return partial(situation, topology, target, seconds, records)
+
+
+def _answer(observe: Callable[[], Situation], fix: bool, as_json: bool) -> PlacementVerdict:
     """Observe, judge and print; with `fix`, also carry out what the verdict suggests, and observe again."""
+    from meshmark.explain.verdict import judge
+
+    first = observe()
+    verdict = judge(first)
+    if not fix or verdict.action is None:
+        _print(first, verdict, as_json)
+        return verdict
     from meshmark.explain.answer import answer
     from meshmark.explain.change import carry_out
-    from meshmark.explain.situation import situation
-    from meshmark.explain.verdict import judge
+
+    if not as_json:
+        _print(first, verdict, as_json)
+    changes = carry_out(first, verdict.action)
+    if not as_json:
+        print("", *changes, "", sep="\n")
+    before, last = answer(first, verdict), observe()
+    verdict = judge(last)
+    _print(last, verdict, as_json, {"changes": changes, "before": before})
+    return verdict
+
+
+def _print(
+    observed: Situation, verdict: PlacementVerdict, as_json: bool, more: Mapping[str, object] = MappingProxyType({})
+) -> None:
+    """Print a verdict as text, or as one JSON object with these further keys."""
+    if as_json:
+        from meshmark.explain.answer import answer
+
+        print(json.dumps({**answer(observed, verdict), **more}))
+        return
     from meshmark.views.terminal.placed import print_verdict
 
-    observed = situation(target, seconds, records)
-    verdict = judge(observed)
-    if not as_json:
-        print_verdict(observed, verdict)
-    before = answer(observed, verdict)
-    if not fix or verdict.action is None:
-        if as_json:
-            print(json.dumps(before))
-        return verdict
-    changes = carry_out(observed, verdict.action)
-    after = situation(target, seconds, records)
-    verdict = judge(after)
-    if as_json:
-        print(json.dumps({**answer(after, verdict), "changes": changes, "before": before}))
-        return verdict
-    print("", *changes, "", sep="\n")
-    print_verdict(after, verdict)
-    return verdict
+    print_verdict(observed, verdict)
 
 
 def _target(kind: Kind, name: str) -> Target:

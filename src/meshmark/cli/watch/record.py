@@ -119,7 +119,7 @@ def _record_simulated(out: Path, source: tuple[Header, list[Frame]]) -> None:
         for frame in frames:
             recorder.add(frame)
     print(out)
-    say(f"{recorder.frames} frames, {out.stat().st_size} B; meshmark replay {out}")
+    _say_size(recorder)
 
 
 def _record_machine(

@@ -64,17 +64,13 @@ def planned(d: Description, argv: Sequence[str]) -> RunPlan:
     try:
         return _planned(find_working_comm() if d.ranks else find_probe(), d.name, tuple(argv))
     except _RefusedError as error:
-        field, _, reason = error.text.partition(": ")
+        field, _, reason = str(error).partition(": ")
         option = next((p.option for p in d.parameters if p.name == field), field)
         raise UsageError(f"{d.name}: {option}: {reason}") from error
 
 
 class _RefusedError(Exception):
-    """The native program refused an argument; `text` is its message."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
+    """The native program refused an argument; the text is its message."""
 
 
 @lru_cache(maxsize=1024)

@@ -25,6 +25,7 @@ from meshmark.watch.frames import Header
 from meshmark.watch.marks import END, GAP, START, Mark
 from meshmark.watch.recording import (
     Recorder,
+    RecorderContext,
     RecordingError,
     RecordingFile,
     UnfinishedError,
@@ -107,7 +108,7 @@ def parts_of(out: Path, suffix: str = "") -> dict[int, Path]:
     return dict(sorted(path_by_number.items()))
 
 
-class RotatingRecorder:
+class RotatingRecorder(RecorderContext):
     """Writes a series of parts. Use it as a context manager, which finishes all parts at the end.
 
     Args:
@@ -250,7 +251,7 @@ class RotatingRecorder:
 
         Raises:
             RecordingError: The last part cannot be written.
-        UnfinishedError: A part cannot be converted; its `.part` file remains.
+            UnfinishedError: A part cannot be converted; its `.part` file remains.
         """
         if self._part.frames or len(self.numbers) == 1:
             self._part.end()
@@ -265,15 +266,6 @@ class RotatingRecorder:
     def _stop(self) -> None:
         self._ended.put(None)
         self._finisher.join()
-
-    def __enter__(self) -> RotatingRecorder:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None or issubclass(kind, KeyboardInterrupt):
-            self.close()
-        else:
-            self.close_part()
 
 
 def command_marks(recordings: Sequence[RecordingFile]) -> list[Mark]:
