@@ -112,6 +112,7 @@ def migrate(plan: dict[str, Any]) -> dict[str, Any]:
     moved("there", "--to", "1")
     moved("from", "--to", "0", "--from", "0")
     moved("dealt", "--to", "0,1")
+    moved("spread", "--to", "0,1", "--spread")
     moved("shared", "--to", "0", forks=True)
     moved("shared too", "--to", "0", "--shared", forks=True)
     moved("threads", "--to", "0", "--with-threads")

@@ -149,6 +149,15 @@ def test_memory_that_is_there_or_was_not_meant_stays() -> None:
     assert answers["dealt"]["truth"] == {"1": SIZE}
 
 
+def test_spreading_gives_each_node_its_share_of_a_mapping() -> None:
+    answer = part("migrate")["spread"]
+    # The mapping need not begin at a multiple of 2 MiB, which is what each node receives in turn.
+    assert sum(answer["truth"].values()) == SIZE
+    assert abs(answer["truth"]["0"] - SIZE // 2) <= 512, answer["truth"]
+    # Pages of the interpreter that it shares with its parent stay.
+    assert set(answer["said"]["processes"][0]["left_bytes"]) <= {"shared"}
+
+
 def test_every_page_of_a_large_and_almost_empty_mapping_is_found() -> None:
     answer = part("migrate")["sparse"]
     assert answer["nodes"] == [{"0": 1}] * 4, answer

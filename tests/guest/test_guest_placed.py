@@ -30,7 +30,12 @@ MISPLACED: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     "two processes on node 1, memory on node 0": (
         {"cpus": [2, 3], "node": 0, "processes": 2, "fix": True},
         "remote-memory",
-        "meshmark migrate PID --to 1 --children",
+        "meshmark migrate PID --to 1 --children --shared",
+    ),
+    "a process on each CPU, all with memory on node 0": (
+        {"cpus": [0, 1, 2, 3], "node": 0, "processes": 4, "fix": True},
+        "first-touch",
+        "meshmark migrate PID --to 0-1 --spread --children --shared",
     ),
     "three processes on one CPU": (
         {"cpus": [0], "node": 0, "processes": 3, "fix": True},
@@ -74,6 +79,11 @@ def test_a_misplaced_program_is_recognised_mended_and_restored(name: str) -> Non
         (node,) = {program["cpus"][0] // 2}
         local = next(a["share"] for a in fixed["accesses"] if a["from"] == a["to"] == node)
         assert local > 0.9, (fixed["accesses"], result["changes"])
+        assert restored["cause"] == cause, (restored["sentence"], result["undone"])
+    if cause == "first-touch":
+        (process, *_) = fixed["processes"]
+        pages = process["pages"]["by_node"]
+        assert min(pages.get("0", 0), pages.get("1", 0)) > 0.4 * sum(pages.values()), (pages, result["changes"])
         assert restored["cause"] == cause, (restored["sentence"], result["undone"])
     assert restored["masks"] == first["masks"] and all(m == program["cpus"] for m in first["masks"].values())
 

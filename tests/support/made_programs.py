@@ -8,9 +8,11 @@ from dataclasses import replace
 from meshmark.explain.access_cost import AccessCost
 from meshmark.explain.observation import MaskUse, Observation, ObservedProcess, PagesByNode
 from meshmark.explain.situation import Situation
+from meshmark.explain.surroundings import Surroundings
 from meshmark.explain.targets import Target
 from meshmark.machine.sources import from_synthetic
 from meshmark.machine.topology import Topology
+from meshmark.store.record import Record
 
 GIB = 1 << 30
 CPUS_OF_NODE = 8
@@ -70,6 +72,8 @@ def situation(
     free: Mapping[int, float] | None = None,
     nodes: int = 2,
     cost_of_access: AccessCost | None = None,
+    bandwidth: Mapping[int, Record] | None = None,
+    around: Surroundings | None = None,
     seconds: float = 1.0,
 ) -> Situation:
     """Return a situation; without `idle` and `free`, CPUs that the program leaves are idle, and 60 GiB are free."""
@@ -77,6 +81,6 @@ def situation(
     used = {n: sum(p.ran_by_node.get(n, 0.0) for p in processes) / seconds for n in range(nodes)}
     idle_by_node = idle if idle is not None else {n: max(0.0, CPUS_OF_NODE - used[n]) for n in range(nodes)}
     free_by_node = {n: int(GIB * (free or {}).get(n, 60.0)) for n in range(nodes)}
-    observation = Observation(seconds, 0.005, len(processes), processes, idle_by_node, {})
+    observation = Observation(seconds, 0.005, len(processes), processes, idle_by_node, around or Surroundings())
     target = Target("process", str(processes[0].process), tuple(p.process for p in processes), processes[0].process)
-    return Situation(machine, observation, cost_of_access or cost(nodes), free_by_node, target)
+    return Situation(machine, observation, cost_of_access or cost(nodes), bandwidth or {}, free_by_node, target)

@@ -47,6 +47,8 @@ constexpr std::uint64_t kSparse = 1ULL << 30;  ///< B; a mapping of this size or
 struct MoveOptions {
   std::vector<int> to, from;
   bool shared = false;
+  bool spread = false;   ///< also move pages between the target nodes, so that each receives its share
+  bool dry_run = false;  ///< only count the pages that would move
   bool show_progress = false;
 };
 
@@ -220,8 +222,22 @@ class Mover {
     }
   }
 
-  bool in(const std::vector<int>& nodes, int node) const {
+  static bool in(const std::vector<int>& nodes, int node) {
     return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+  }
+
+  /// Returns the node that receives a page if the pages are dealt to these nodes in turn.
+  int dealt_node(const void* page, const std::vector<int>& nodes) const {
+    return nodes[reinterpret_cast<std::uintptr_t>(page) / std::max(kDealt, page_) % nodes.size()];
+  }
+
+  bool arrived(const void* page, int node) const {
+    return options_.spread ? node == dealt_node(page, options_.to) : in(options_.to, node);
+  }
+
+  /// Returns whether no node that may receive the page has room.
+  bool full(const void* page) const {
+    return options_.spread ? !in(room_, dealt_node(page, options_.to)) : room_.empty();
   }
 
   void flush() {
@@ -230,11 +246,12 @@ class Mover {
     const std::vector<int> nodes = query_nodes(process_, pages_);
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       seen_ += nodes[i] >= 0 ? 1 : 0;
-      if (nodes[i] >= 0 && !in(options_.to, nodes[i]) && (options_.from.empty() || in(options_.from, nodes[i])))
+      if (nodes[i] >= 0 && !arrived(pages_[i], nodes[i]) && (options_.from.empty() || in(options_.from, nodes[i])))
         todo.push_back(pages_[i]);
     }
     pages_.clear();
     out_.total += todo.size() * page_;
+    if (options_.dry_run) return;
     std::map<void*, int> reason;
     for (int round = 0; round < kRounds && !todo.empty() && !room_.empty();) {
       // The Linux kernel stops a call at the first page that it cannot move: the last rounds go page by page.
@@ -247,7 +264,7 @@ class Mover {
       std::vector<void*> remaining;
       const std::vector<int> current_nodes = query_nodes(process_, todo);
       for (std::size_t i = 0; i < current_nodes.size(); ++i) {
-        if (current_nodes[i] >= 0 && in(options_.to, current_nodes[i]))
+        if (current_nodes[i] >= 0 && arrived(todo[i], current_nodes[i]))
           out_.moved += page_;
         else if (current_nodes[i] == -ENOENT || current_nodes[i] == -EFAULT)
           out_.left["gone"] += page_;
@@ -262,7 +279,7 @@ class Mover {
       }
       todo = std::move(remaining);
     }
-    if (!todo.empty()) out_.left[room_.empty() ? "full" : "busy"] += todo.size() * page_;
+    for (const void* page : todo) out_.left[full(page) ? "full" : "busy"] += page_;
     if (options_.show_progress && wall_s() > told_at_ + 0.5) {
       std::fprintf(stderr, "\r%llu MiB moved", static_cast<unsigned long long>(out_.moved >> 20));
       told_at_ = wall_s();
@@ -270,10 +287,11 @@ class Mover {
     }
   }
 
-  void move(const std::vector<void*>& pages, std::map<void*, int>& reason) {
-    std::vector<int> nodes(pages.size()), status(pages.size(), kUnreported);
-    for (std::size_t i = 0; i < pages.size(); ++i)
-      nodes[i] = room_[reinterpret_cast<std::uintptr_t>(pages[i]) / std::max(kDealt, page_) % room_.size()];
+  void move(std::vector<void*> pages, std::map<void*, int>& reason) {
+    std::erase_if(pages, [this](const void* page) { return full(page); });
+    if (pages.empty()) return;
+    std::vector<int> nodes, status(pages.size(), kUnreported);
+    for (const void* page : pages) nodes.push_back(dealt_node(page, options_.spread ? options_.to : room_));
     const long rc = ::syscall(SYS_move_pages, process_, pages.size(), pages.data(), nodes.data(), status.data(),
                               options_.shared ? kMoveAll : kMove);
     if (rc < 0 && errno == ENOMEM) {
@@ -360,7 +378,11 @@ json to_json(const ProcessMigration& out) {
           {"seconds", out.seconds}, {"before", by_node(out.before)}, {"after", by_node(out.after)}};
 }
 
-void print(const ProcessMigration& out) {
+void print(const ProcessMigration& out, bool dry_run) {
+  if (dry_run) {
+    std::printf("process %d: would move %s MiB\n", out.process, in_mib(out.total).c_str());
+    return;
+  }
   std::printf("process %d: moved %s of %s MiB in %.3f s (%.0f MB/s)\n", out.process, in_mib(out.moved).c_str(),
               in_mib(out.total).c_str(), out.seconds,
               static_cast<double>(out.moved) / 1e6 / std::max(out.seconds, 1e-9));
@@ -385,7 +407,7 @@ int migrate_verb(int argc, char** argv) {
       "Move the memory of a running program to other nodes, and report what could not be moved. Pages of files\n"
       "and shared libraries are not moved; new pages follow the policy of the program.\n"
       "Exit status 1: some pages were not moved.\n\n"
-      "example: meshmark migrate 4711 --to 1",
+      "example: meshmark migrate 4711 --to 1; meshmark migrate 4711 --to 0-3 --spread",
       "meshmark migrate"};
   std::string pid_text, to, from;
   bool children = false, threads = false, as_json = false;
@@ -394,8 +416,10 @@ int migrate_verb(int argc, char** argv) {
   app.add("--to", to, "target nodes; several nodes receive 2 MiB each in turn").required();
   app.add("--from", from, "move only pages on these nodes [all]");
   app.flag("--children", children, "include descendants");
+  app.flag("--spread", options.spread, "also move pages between the target nodes, until each has its share");
   app.flag("--with-threads", threads, "first bind its threads to the CPUs of the target nodes");
   app.flag("--shared", options.shared, "include pages shared with other processes (needs CAP_SYS_NICE)");
+  app.flag("--dry-run", options.dry_run, "move nothing, and report what would be moved");
   app.flag("--json", as_json, "print one JSON object");
   if (!app.read(argc, argv, "migrate")) return 0;
   const pid_t root = read_pid(pid_text);
@@ -409,12 +433,12 @@ int migrate_verb(int argc, char** argv) {
   const std::string mems = value_of(status, "Mems_allowed_list:");
   const std::vector<int> allowed = ids_of(mems);
   for (const int node : options.to)
-    if (!allowed.empty() && !std::binary_search(allowed.begin(), allowed.end(), node))
+    if (!options.dry_run && !allowed.empty() && !std::binary_search(allowed.begin(), allowed.end(), node))
       throw UsageError("--to", "node " + std::to_string(node) + " is outside the cpuset of process " + pid_text, mems);
   std::vector<pid_t> tree{root};
   if (children)
     for (const pid_t child : descendants(root)) tree.push_back(child);
-  if (threads) {
+  if (threads && !options.dry_run) {
     std::set<int> cpus;
     for (const Node& node : machine.nodes)
       if (std::find(options.to.begin(), options.to.end(), node.id) != options.to.end())
@@ -433,12 +457,12 @@ int migrate_verb(int argc, char** argv) {
       if (as_json)
         all.push_back(to_json(out));
       else
-        print(out);
+        print(out, options.dry_run);
     } catch (const Failure&) {
       if (process == root || ::kill(process, 0) == 0) throw;  // a child may end meanwhile
     }
   }
-  if (as_json) std::cout << to_line({{"to", options.to}, {"processes", all}}) << "\n";
+  if (as_json) std::cout << to_line({{"to", options.to}, {"dry_run", options.dry_run}, {"processes", all}}) << "\n";
   return all_moved ? 0 : 1;
 }
 

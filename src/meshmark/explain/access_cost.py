@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from meshmark.machine.topology import Topology
+from meshmark.machine.tree import parse_list
 from meshmark.place.native import records_by_pair
 from meshmark.store.record import Record
 
@@ -37,12 +38,22 @@ class AccessCost:
 
 @dataclass(frozen=True, slots=True)
 class AccessSlowdown:
-    """Mean cost of memory access now over the cost with another placement, with its 95 % interval, dimensionless."""
+    """Mean cost of memory access now over the cost with another placement, with its 95 % interval, dimensionless.
+
+    Attributes:
+        of: What the cost is: the measured latency, the time per byte at the measured bandwidth, or the distance that
+            the firmware declares.
+    """
 
     ratio: float
     low: float
     high: float
-    measured: bool
+    of: Literal["latency", "bandwidth", "distance"]
+
+    @property
+    def measured(self) -> bool:
+        """Return whether the costs were measured."""
+        return self.of != "distance"
 
 
 def access_cost(topology: Topology, records: Sequence[Record]) -> AccessCost | None:
@@ -106,6 +117,78 @@ def slowdown(cost: AccessCost, now: Share, after: Share, sampled: int) -> Access
         drawn_cost = AccessCost(value, {}, cost.measured)
         drawn_now = {pair: random_draw.gammavariate(max(1e-9, s * sampled), 1.0) for pair, s in now.items()}
         ratios.append(drawn_cost.mean(drawn_now) / drawn_cost.mean(after))
-    ratios.sort()
-    cut = round(0.025 * _DRAWS)
-    return AccessSlowdown(cost.mean(now) / cost.mean(after), ratios[cut], ratios[-1 - cut], cost.measured)
+    low, high = _interval(ratios)
+    return AccessSlowdown(cost.mean(now) / cost.mean(after), low, high, "latency" if cost.measured else "distance")
+
+
+def _interval(ratios: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of the bootstrap."""
+    ordered, cut = sorted(ratios), round(0.025 * len(ratios))
+    return ordered[cut], ordered[-1 - cut]
+
+
+def read_bandwidth(topology: Topology, records: Sequence[Record]) -> dict[int, Record]:
+    """Return how fast the CPUs of each node together read its own memory, B/s.
+
+    Args:
+        topology: The machine.
+        records: Its measurements. For each node, the one with most threads counts, and the newest of several.
+
+    Returns:
+        The record of each node for which there is one.
+    """
+    nodes_of_cpus = {tuple(sorted(n.cpus)): n.os_index for n in topology.nodes if n.cpus}
+    chosen: dict[int, Record] = {}
+    for record in sorted(records, key=lambda r: str(r.provenance.get("start", ""))):
+        conditions = record.conditions
+        if record.metric != "bandwidth_net" or conditions.get("kernel") != "read" or record.value <= 0:
+            continue
+        node = next((n for cpus, n in nodes_of_cpus.items() if set(cpus) >= _cpus(conditions)), None)
+        if node is None or str(conditions.get("memory_node")) != str(node):
+            continue
+        if node not in chosen or _threads(record) >= _threads(chosen[node]):
+            chosen[node] = record
+    return chosen
+
+
+def _cpus(conditions: Mapping[str, object]) -> set[int]:
+    try:
+        return set(parse_list(str(conditions.get("cpus", "")))) or {-1}
+    except ValueError:
+        return {-1}
+
+
+def _threads(record: Record) -> int:
+    return int(str(record.conditions.get("threads") or 0))
+
+
+def bandwidth_slowdown(
+    bandwidth: Mapping[int, Record], pages_by_node: Mapping[int, float], nodes: Sequence[int]
+) -> AccessSlowdown | None:
+    """Return how many times longer a program needs that memory bandwidth limits than with its pages spread over nodes.
+
+    All pages are used alike, so that the node with most pages for its bandwidth sets the time.
+
+    Args:
+        bandwidth: Read bandwidth of each node, B/s.
+        pages_by_node: Pages at present, B.
+        nodes: Nodes that would hold equal parts.
+
+    Returns:
+        The slowdown; None if the bandwidth of a node is unknown.
+    """
+    present = {n: b for n, b in pages_by_node.items() if b > 0}
+    if not present or not nodes or not set(bandwidth) >= {*present, *nodes}:
+        return None
+
+    def ratio(rate: Mapping[int, float]) -> float:
+        now = max(b / rate[n] for n, b in present.items()) / sum(present.values())
+        return now / max(1 / len(nodes) / rate[n] for n in nodes)
+
+    random_draw = random.Random(1)
+    ratios = [
+        ratio({n: max(1e-3 * r.value, random_draw.gauss(r.value, _error(r))) for n, r in bandwidth.items()})
+        for _ in range(_DRAWS)
+    ]
+    low, high = _interval(ratios)
+    return AccessSlowdown(ratio({n: r.value for n, r in bandwidth.items()}), low, high, "bandwidth")

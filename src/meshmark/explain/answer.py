@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from meshmark.explain.actions import command_of
 from meshmark.explain.situation import Situation
+from meshmark.explain.surroundings import Surroundings
 from meshmark.explain.verdict import PlacementVerdict
 from meshmark.machine.tree import format_list
 
@@ -21,13 +23,14 @@ def answer(situation: Situation, verdict: PlacementVerdict) -> dict[str, Any]:
         "target": {"kind": situation.target.kind, "name": situation.target.name, "manager": situation.target.manager},
         "slowdown": None
         if gain is None
-        else {"ratio": gain.ratio, "interval": [gain.low, gain.high], "measured": gain.measured},
+        else {"of": gain.of, "ratio": gain.ratio, "interval": [gain.low, gain.high], "measured": gain.measured},
         "notes": list(verdict.notes),
         "seconds": observation.seconds,
         "cost_s": observation.cost_s,
         "cpus_used": observation.ran_s / observation.seconds,
         "cpus_needed": situation.demand,
         "accesses": [{"from": a, "to": b, "share": s} for (a, b), s in sorted(situation.accesses().items())],
+        "surroundings": _surroundings(observation.surroundings),
         "processes": [
             {
                 "process": p.process,
@@ -53,3 +56,14 @@ def answer(situation: Situation, verdict: PlacementVerdict) -> dict[str, Any]:
             for p in observation.processes
         ],
     }
+
+
+def _surroundings(around: Surroundings) -> dict[str, Any]:
+    scheduling = [{"class": kind, "nice": nice, "threads": n} for (kind, nice), n in around.scheduling.items()]
+    tiers = [format_list(nodes) for nodes in around.tiers]
+    cpuset = around.cpuset and {
+        "path": around.cpuset.path,
+        "cpus": format_list(around.cpuset.cpus),
+        "nodes": format_list(around.cpuset.nodes),
+    }
+    return {**asdict(around), "scheduling": scheduling, "tiers": tiers, "cpuset": cpuset}

@@ -46,12 +46,14 @@ class Before(Input):
 
     Attributes:
         undo: Command that restores the limits of a control group; "" if they were not changed.
+        shared: Whether pages moved that processes share.
     """
 
     kind: str
     name: str
     command: str
     undo: str = ""
+    shared: bool = False
     processes: Annotated[tuple[ProcessBefore, ...], LIST] = ()
 
 
@@ -64,18 +66,22 @@ def carry_out(situation: Situation, action: Action) -> list[str]:
     """
     target, tree = situation.target, FileTree(Path("/"))
     command = command_of(action, target, situation.process)
-    if action.change == "restart":
-        raise UsageError(f"--fix: found a program that must be started again; allowed: {command}")
-    if target.kind in {"pod", "slurm-job"}:
+    if action.change == "permit":
+        raise UsageError(
+            f"--fix: found limits of a control group, which hold for all its processes; allowed: {command}"
+        )
+    by_manager = target.kind != "process" and action.change != "spread"
+    if by_manager and target.kind in {"pod", "slurm-job"}:
         raise UsageError(f"--fix: found a {target.kind}, whose manager sets its CPUs; allowed: {command.lstrip('# ')}")
-    manages = target.kind != "process" and bool(command)
+    manages = by_manager and bool(command)
     undo = setting_command(target, *_limits(tree, target)) if manages else ""
     before = Before(
         kind=target.kind,
         name=_key(target),
         command=command,
         undo=undo,
-        processes=tuple(_before(tree, situation, pid) for pid in target.processes),
+        shared=action.shared,
+        processes=tuple(_before(tree, pid, situation.memory_nodes[0]) for pid in target.processes),
     )
     write_json(_file(target), before)
     if manages:
@@ -84,7 +90,7 @@ def carry_out(situation: Situation, action: Action) -> list[str]:
     if action.binds:
         lines += _bind(target.processes, action.cpus)
     for pid in target.processes if action.nodes and action.change != "widen" else ():
-        lines += _move(pid, action.nodes)
+        lines += _move(pid, action.nodes, spread=action.change == "spread", shared=action.shared)
     return lines
 
 
@@ -108,7 +114,8 @@ def undo(target: Target) -> list[str]:
         for thread, cpus in one.masks.items():
             _set_mask(int(thread), parse_list(cpus))
         if one.pages:
-            lines += _move(one.process, (int(max(one.pages, key=lambda n: one.pages[n])),))
+            main_node = int(max(one.pages, key=lambda n: one.pages[n]))
+            lines += _move(one.process, (main_node,), shared=before.shared)
     lines.append(f"restored the CPUs of {sum(len(p.masks) for p in same)} threads")
     path.unlink()
     return lines
@@ -134,11 +141,14 @@ def _limits(tree: FileTree, target: Target) -> tuple[str, str]:
     )
 
 
-def _before(tree: FileTree, situation: Situation, pid: int) -> ProcessBefore:
-    observed = next((p for p in situation.observation.processes if p.process == pid), None)
-    pages = observed.own_pages if observed else {}
+def _before(tree: FileTree, pid: int, node: int) -> ProcessBefore:
+    """Return the placement of a process; `node` is any memory node. Pages that nobody may see are left out."""
     masks = {str(tid): format_list(sorted(mask)) for tid in _threads(tree, pid) if (mask := _mask(tid))}
-    return ProcessBefore(pid, _started(tree, pid), masks, {str(n): b for n, b in pages.items()})
+    try:
+        (counted,) = answer(["migrate", str(pid), "--to", str(node), "--dry-run"], timeout_s=None)["processes"]
+    except MeshmarkError:
+        return ProcessBefore(pid, _started(tree, pid), masks)
+    return ProcessBefore(pid, _started(tree, pid), masks, counted["before"])
 
 
 def _started(tree: FileTree, pid: int) -> str:
@@ -183,15 +193,24 @@ def _bind(processes: Sequence[int], cpus: Sequence[int]) -> Iterator[str]:
         yield f"{len(failures)} threads could not be bound, such as {thread}: {reason}"
 
 
-def _move(pid: int, nodes: Sequence[int]) -> Iterator[str]:
-    """Move the memory of one process."""
+def _move(pid: int, nodes: Sequence[int], *, spread: bool = False, shared: bool = False) -> Iterator[str]:
+    """Move the memory of one process.
+
+    Args:
+        pid: The process.
+        nodes: Where to.
+        spread: Whether pages also move between `nodes`, until each has its share.
+        shared: Whether pages move that other processes share.
+    """
+    options = ["--to", format_list(list(nodes)), *(["--spread"] if spread else []), *(["--shared"] if shared else [])]
+    where = f"{'nodes' if len(nodes) > 1 else 'node'} {format_list(list(nodes))}"
     try:
-        result = answer(["migrate", str(pid), "--to", format_list(list(nodes))], timeout_s=None)
+        result = answer(["migrate", str(pid), *options], timeout_s=None)
     except MeshmarkError as error:
         yield f"memory of {pid} was not moved: {error}"
         return
     for one in result["processes"]:
-        text = f"moved {plain(one['moved_bytes'], 'B')} of process {pid} to node {format_list(list(nodes))}"
+        text = f"moved {plain(one['moved_bytes'], 'B')} of process {pid} to {where}"
         if left := one["left_bytes"]:
             text += "; not moved: " + ", ".join(f"{plain(b, 'B')} ({reason})" for reason, b in left.items())
         yield text

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from meshmark.doctor.strain import Counts, increases, throttle_counts
 from meshmark.errors import MeshmarkError
-from meshmark.machine.control_group import control_groups
+from meshmark.explain.surroundings import Surroundings, SurroundingsObserver
 from meshmark.machine.tree import FileTree, parse_list
 from meshmark.place.native import ask
 
@@ -91,7 +90,6 @@ class Observation:
         cost_s: CPU time of the sampler.
         count: Number of processes that existed at the start; `processes` may be fewer.
         idle_by_node: CPUs of each node that were idle, on average.
-        throttled: Increases of the counts by which a quota stopped the control group of the first process.
     """
 
     seconds: float
@@ -99,7 +97,7 @@ class Observation:
     count: int
     processes: tuple[ObservedProcess, ...]
     idle_by_node: Mapping[int, float]
-    throttled: Counts
+    surroundings: Surroundings = field(default_factory=Surroundings)
 
     @property
     def ran_s(self) -> float:
@@ -159,8 +157,8 @@ def observe(
     """
     step = -(-len(processes) // _MOST)
     named = ",".join(map(str, processes[::step]))
-    groups = control_groups(tree, str(processes[0]))
-    throttled, idle, start_s = throttle_counts(tree, groups), _idle_ticks(tree), time.monotonic()
+    surroundings = SurroundingsObserver(tree.root, processes)
+    idle, start_s = _idle_ticks(tree), time.monotonic()
     answer = json.loads(ask(["sample", named, "--duration", f"{duration_s:g}s"], timeout_s=60 + duration_s))
     elapsed_s = time.monotonic() - start_s
     observed = tuple(map(_process, answer["observed"]))
@@ -172,7 +170,7 @@ def observe(
         answer["processes"] * step,
         observed,
         _idle_by_node(idle, _idle_ticks(tree), node_of),
-        increases(throttled, throttle_counts(tree, groups)),
+        surroundings.finish(node_of),
     )
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from meshmark.explain.access_cost import AccessCost, access_cost, joint
+from meshmark.explain.access_cost import AccessCost, access_cost, joint, read_bandwidth
 from meshmark.explain.observation import Observation, ObservedProcess, observe
 from meshmark.explain.targets import Target
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import FileTree, kilobytes
 from meshmark.store.record import Record
+
+CONCENTRATED: Final = 0.8  # share of one node from which it holds the threads, or the pages
+
+
+def main_node(by_node: Mapping[int, float]) -> int:
+    """Return the node with the largest value."""
+    return max(by_node, key=lambda n: (by_node[n], -n))
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +29,19 @@ class Situation:
 
     Attributes:
         cost: Costs of access between nodes; None if they are unknown.
+        bandwidth: How fast the CPUs of a node read its memory, B/s, for nodes where it was measured.
         free_by_node: Memory of each node that pages can move to, B.
         target: The program.
+        privileged: Whether this user may move pages that processes share.
     """
 
     topology: Topology
     observation: Observation
     cost: AccessCost | None
+    bandwidth: Mapping[int, Record]
     free_by_node: Mapping[int, int]
     target: Target
+    privileged: bool = True
 
     @property
     def process(self) -> int:
@@ -44,6 +57,15 @@ class Situation:
         """Return the CPUs of a node that this user may use."""
         allowed = set(self.topology.allowed_cpus)
         return next((tuple(c for c in n.cpus if c in allowed) for n in self.topology.nodes if n.os_index == node), ())
+
+    def permits(self, node: int) -> bool:
+        """Return whether the program may use the CPUs and the memory of a node; a manager can permit every node."""
+        if self.target.kind != "process":
+            return True
+        cpuset = self.observation.surroundings.cpuset
+        return all(not p.allowed_nodes or node in p.allowed_nodes for p in self.judged) and (
+            cpuset is None or set(self.cpus_of(node)) <= set(cpuset.cpus)
+        )
 
     @property
     def demand(self) -> float:
@@ -86,7 +108,7 @@ def situation(topology: Topology, target: Target, duration_s: float, records: Se
         topology: This host.
         target: The program.
         duration_s: How long to observe.
-        records: Latencies between nodes, measured on this machine or given for it.
+        records: Latencies between nodes and bandwidths, measured on this machine or given for it.
 
     Raises:
         MeshmarkError: The processes have ended, or the sampler does not run.
@@ -95,7 +117,8 @@ def situation(topology: Topology, target: Target, duration_s: float, records: Se
     node_of = {cpu: n.os_index for n in topology.nodes for cpu in n.cpus}
     observation = observe(tree, target.processes, node_of, duration_s)
     free_by_node = {n.os_index: _free_bytes(tree, n.os_index) for n in topology.nodes}
-    return Situation(topology, observation, access_cost(topology, records), free_by_node, target)
+    cost, bandwidth = access_cost(topology, records), read_bandwidth(topology, records)
+    return Situation(topology, observation, cost, bandwidth, free_by_node, target, os.geteuid() == 0)
 
 
 def _free_bytes(tree: FileTree, node: int) -> int:

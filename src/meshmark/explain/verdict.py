@@ -6,21 +6,21 @@ node, or use CPUs that are idle. docs/explanation/placed.md describes each rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from meshmark.explain.access_cost import AccessSlowdown, slowdown
+from meshmark.explain.access_cost import AccessSlowdown, bandwidth_slowdown, slowdown
 from meshmark.explain.actions import Action
-from meshmark.explain.situation import Situation
-from meshmark.machine.tree import format_list, parse_list
-from meshmark.values.units import number, plain
+from meshmark.explain.notes import notes
+from meshmark.explain.situation import CONCENTRATED, Situation, main_node
+from meshmark.machine.tree import format_list
+from meshmark.values.units import number
 
 Kind = Literal["well placed", "badly placed", "could not tell"]
 _IDLE: Final = 0.02  # CPUs; a program that uses less says nothing about its placement
 _REMOTE: Final = 0.25  # share of accesses to other nodes from which a change is considered
 _SLOWER: Final = 1.05  # least ratio of the mean costs of access
-_CONCENTRATED: Final = 0.8  # share of one node from which it holds the threads, or the pages
 _WAITING: Final = 0.25  # share of the time in which threads could run, but waited
 _WAITING_CPUS: Final = 0.5  # CPUs for which threads waited, on average
 _ROOM: Final = 0.95  # share of the free memory of a node that may be filled
@@ -52,29 +52,7 @@ class PlacementVerdict:
 def judge(s: Situation) -> PlacementVerdict:
     """Return the verdict of the first rule that applies."""
     verdict = next((v for rule in _RULES if (v := rule(s)) is not None), None) or _well(s)
-    return replace(verdict, notes=tuple(_notes(s, verdict)))
-
-
-def _notes(s: Situation, verdict: PlacementVerdict) -> Iterator[str]:
-    nodes = verdict.action.nodes if verdict.action else ()
-    binding = {policy for p in s.judged for policy in (p.pages.policies if p.pages else ()) if policy != "default"}
-    elsewhere = sorted(p for p in binding if nodes and ":" in p and set(parse_list(p.partition(":")[2])) - set(nodes))
-    if elsewhere:
-        yield f"its memory policy ({', '.join(elsewhere)}) remains, so that new pages may again be on other nodes"
-    swapped = sum(p.swapped_bytes for p in s.observation.processes)
-    if swapped:
-        yield f"{plain(swapped, 'B')} of its memory are in swap; touching them again waits for a disk"
-    counts = s.observation.throttled
-    stopped = [1e-9 * n for key, n in counts.items() if key.endswith("/throttled_time")]
-    stopped += [1e-6 * n for key, n in counts.items() if key.endswith("/throttled_usec")]
-    throttled_s = max(stopped, default=0.0)
-    if throttled_s > _WAITING * s.observation.seconds:
-        yield f"its CPU quota stopped it for {throttled_s:.2f} s of thread time: meshmark doctor --pid {s.process}"
-    if any(p.pages and p.pages.truncated for p in s.observation.processes):
-        yield "only the first mappings of its memory were read, because Linux before 6.11 cannot search them"
-    unseen = {p.pages_absent for p in s.observation.processes if p.pages_absent}
-    if unseen and verdict.cause not in {"pages", "one-node"}:
-        yield f"of some processes, the pages are unknown: {min(unseen)}"
+    return replace(verdict, notes=tuple(notes(s, verdict.action, verdict.cause)))
 
 
 # ------------------------------------------------------------------ rules
@@ -149,8 +127,8 @@ def _remote_memory(s: Situation) -> PlacementVerdict | None:
     if 1 - s.most_local < _REMOTE:
         return None
     ran, pages = s.observation.ran_by_node, s.observation.pages_by_node
-    threads_at, pages_at = _main_node(ran), _main_node(pages)
-    concentrated = ran[threads_at] >= _CONCENTRATED * sum(ran.values())
+    threads_at, pages_at = main_node(ran), main_node(pages)
+    concentrated = ran[threads_at] >= CONCENTRATED * sum(ran.values())
     node = _target_node(s, threads_at)
     if node is None and not concentrated:
         return _spread(s)
@@ -166,10 +144,16 @@ def _remote_memory(s: Situation) -> PlacementVerdict | None:
         sentence = f"{_share_text(pages, pages_at)} of its pages are on node {pages_at}, "
         sentence += f"but its threads ran on nodes {format_list(sorted(ran))}"
     sentence += _slower_text(gain)
+    cpuset, permitted = s.observation.surroundings.cpuset, None
+    if node is None and cpuset and (permitted := _target_node(s, threads_at, lifted=True)) is not None:
+        limits = f"CPUs {format_list(cpuset.cpus)} and memory of nodes {format_list(cpuset.nodes)}"
+        sentence += f"; its control group {cpuset.path} permits only {limits}"
+        action = Action("permit", (permitted,), s.cpus_of(permitted), group=cpuset.path)
+        return PlacementVerdict("badly placed", "cpuset", sentence, action, _gain(s, permitted))
     if node is None:
         return PlacementVerdict("badly placed", "no-room", f"{sentence}; no node has room for its threads and memory")
     bound = all(set(m.cpus) <= set(s.cpus_of(node)) for p in s.judged for m in p.masks)
-    action = Action("move", (node,), s.cpus_of(node), binds=not bound)
+    action = Action("move", (node,), s.cpus_of(node), binds=not bound, shared=_moves_shared(s))
     return PlacementVerdict("badly placed", "remote-memory", sentence, action, gain)
 
 
@@ -186,41 +170,54 @@ def _spread(s: Situation) -> PlacementVerdict | None:
     """Threads on several nodes, which they need, but the pages on one: the first touch of a single thread."""
     ran, pages = s.observation.ran_by_node, s.observation.pages_by_node
     nodes = [n for n, t in ran.items() if t >= 0.1 * sum(ran.values()) and n in s.memory_nodes]
-    pages_at = _main_node(pages)
-    if len(nodes) < 2 or pages[pages_at] < _CONCENTRATED * sum(pages.values()):
+    pages_at = main_node(pages)
+    if len(nodes) < 2 or pages[pages_at] < CONCENTRATED * sum(pages.values()):
         return None
     share = pages[pages_at] / sum(pages.values())
     if share < 1.5 / len(nodes):
         return None
     sentence = (
         f"{100 * share:.0f} % of its pages are on node {pages_at}, but its threads run on nodes "
-        f"{format_list(nodes)}, so that one node's memory serves all of them: "
+        f"{format_list(nodes)}, so that one node's memory serves all of them; "
         f"probably one thread touched the pages first"
     )
-    return PlacementVerdict("badly placed", "first-touch", sentence, Action("restart", tuple(nodes)))
+    gain = bandwidth_slowdown(s.bandwidth, pages, nodes)
+    return PlacementVerdict(
+        "badly placed", "first-touch", sentence, Action("spread", tuple(nodes), shared=_moves_shared(s)), gain
+    )
 
 
-def _target_node(s: Situation, preferred: int) -> int | None:
-    """Return the node that could hold all threads and pages of the program: the preferred one, or that of its pages."""
+def _moves_shared(s: Situation) -> bool:
+    """Return whether pages that the processes of the program share are to move, such as the buffers of a database."""
+    return s.privileged and len(s.target.processes) > 1
+
+
+def _target_node(s: Situation, preferred: int, *, lifted: bool = False) -> int | None:
+    """Return the node that could hold all threads and pages of the program: the preferred one, or that of its pages.
+
+    Args:
+        s: The program.
+        preferred: The node that is tried first.
+        lifted: Whether its control group permits every node.
+    """
     pages = s.observation.pages_by_node
     ran = s.observation.ran_by_node
     others = sorted(s.memory_nodes, key=lambda n: (-pages.get(n, 0.0), n))
     for node in dict.fromkeys([preferred, *others]):
         cpus = s.cpus_of(node)
-        permitted = all(not p.allowed_nodes or node in p.allowed_nodes for p in s.judged)
         bound = all(set(m.cpus) <= set(cpus) for p in s.judged for m in p.masks)
         usable = s.observation.idle_by_node.get(node, 0.0) + ran.get(node, 0.0) / s.observation.seconds
         fits = bound or s.demand <= _FILLED * min(float(len(cpus)), usable)
         arriving = sum(b for n, b in pages.items() if n != node)
-        if cpus and permitted and fits and arriving <= _ROOM * s.free_by_node.get(node, 0):
+        if cpus and (lifted or s.permits(node)) and fits and arriving <= _ROOM * s.free_by_node.get(node, 0):
             return node
     return None
 
 
 def _well(s: Situation) -> PlacementVerdict:
     ran, pages = s.observation.ran_by_node, s.observation.pages_by_node
-    threads_at = _main_node(ran)
-    if ran[threads_at] >= _CONCENTRATED * sum(ran.values()):
+    threads_at = main_node(ran)
+    if ran[threads_at] >= CONCENTRATED * sum(ran.values()):
         sentence = f"its threads ran on node {threads_at}, where {_share_text(pages, threads_at)} of its pages are"
     else:
         sentence = (
@@ -240,10 +237,6 @@ _RULES: Final[tuple[Callable[[Situation], PlacementVerdict | None], ...]] = (
 
 
 # ------------------------------------------------------------------ texts
-
-
-def _main_node(by_node: Mapping[int, float]) -> int:
-    return max(by_node, key=lambda n: (by_node[n], -n))
 
 
 def _share_text(by_node: Mapping[int, float], node: int) -> str:

@@ -35,7 +35,9 @@ def placed(
     duration: Annotated[str, typer.Option("--duration", help="observe for this time", metavar="TIME")] = "1s",
     survey: Annotated[
         str,
-        typer.Option("--survey", help="latencies between nodes: a run or a machine of the store [this machine]"),
+        typer.Option(
+            "--survey", help="latencies between nodes, and bandwidths: a run or a machine of the store [this machine]"
+        ),
     ] = "",
     cpus: Annotated[
         str, typer.Option("--cpus", help="verify: CPUs that every thread should be allowed to use [its reservation]")
@@ -104,7 +106,7 @@ def _observer(target: Target, seconds: float, survey: str, store: Path | None) -
     from meshmark.machine.sources import from_sysfs
 
     topology = from_sysfs()
-    records = _latencies(survey, store) if survey or len(topology.nodes) > 1 else []
+    records = _measurements(survey, store) if survey or len(topology.nodes) > 1 else []
     return partial(situation, topology, target, seconds, records)
 
 
@@ -164,18 +166,23 @@ def _has_reservation(process: str) -> bool:
         return False
 
 
-def _latencies(survey: str, store: Path | None) -> list[Record]:
-    """Return the latencies of this machine, or of a run or machine of the store, that tell what another node costs."""
+def _measurements(survey: str, store: Path | None) -> list[Record]:
+    """Return latencies and bandwidths of this machine, or of a run or machine of the store."""
     from meshmark.machine.facts import host_id
     from meshmark.store.store import Store
 
     archive = Store(store or default_store())
-    selection = {"instrument": "latency", "metric": "load_latency"}
-    if not survey:
-        return [record for _, _, record in archive.rows(machine=host_id(), **selection)]
-    rows = archive.rows(run=survey, **selection) or archive.rows(machine=survey, **selection)
-    if not rows:
+
+    def rows(instrument: str, metric: str, **of: str) -> list[Record]:
+        return [record for _, _, record in archive.rows(instrument=instrument, metric=metric, **of)]
+
+    of = {"machine": host_id()} if not survey else {"run": survey}
+    latencies = rows("latency", "load_latency", **of)
+    if survey and not latencies:
+        of = {"machine": survey}
+        latencies = rows("latency", "load_latency", **of)
+    if survey and not latencies:
         raise UsageError(
             f"--survey: found '{quoted(survey)}', of which the store has no latency", "meshmark store list"
         )
-    return [record for _, _, record in rows]
+    return latencies + rows("bandwidth", "bandwidth_net", **of)

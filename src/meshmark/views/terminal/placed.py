@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from meshmark.doctor.strain import percent
 from meshmark.explain.actions import command_of
 from meshmark.explain.observation import ObservedProcess
 from meshmark.explain.situation import Situation
@@ -15,6 +16,7 @@ from meshmark.views.tables import TextTable
 from meshmark.views.terminal.screen import print_table, table_console
 
 _PIPE_COLUMNS: Final = 200  # width if standard output is not a terminal
+_MEASURABLE: Final = {"remote-memory", "cpuset", "first-touch"}  # causes whose cost a survey measures
 _ROWS: Final = 12  # processes that are shown: those that ran most
 
 
@@ -35,16 +37,56 @@ def print_verdict(situation: Situation, verdict: PlacementVerdict) -> None:
     if len(observation.processes) > len(shown):
         rest = counted(len(observation.processes) - len(shown), "process", "processes")
         console.print(f"and {rest} that ran less", style="dim")
+    console.print()
+    print_table(console, _surroundings(situation))
+
+
+def _surroundings(situation: Situation) -> TextTable:
+    """Return what acts on the program, one row for each setting that is known."""
+    around, seconds = situation.observation.surroundings, situation.observation.seconds
+    rows: list[list[str]] = []
+    classes = [
+        f"{counted(n, 'thread')} {kind}" + (f", nice {nice}" if nice else "")
+        for (kind, nice), n in sorted(around.scheduling.items())
+    ]
+    rows += [["scheduling", "; ".join(classes)]] if classes else []
+    policies = sorted({policy for p in situation.judged if p.pages for policy in p.pages.policies})
+    rows += [["memory policy", ", ".join(policies)]] if policies else []
+    memory = sum(sum(p.own_pages.values()) for p in situation.judged)
+    if memory and around.huge_pages:
+        huge = sum(p.pages.huge_bytes for p in situation.judged if p.pages)
+        rows.append(
+            ["huge pages", f"{percent(huge / memory)} of its memory; the kernel's setting is {around.huge_pages}"]
+        )
+    if around.balancing is not None:
+        moved = f", moved {around.balanced_pages} pages on this machine" if around.balanced_pages else ""
+        rows.append(["NUMA balancing", ("on" if around.balancing else "off") + moved])
+    if around.cpuset:
+        limits = f"CPUs {format_list(around.cpuset.cpus)}, memory of nodes {format_list(around.cpuset.nodes)}"
+        rows.append(["control group", f"{around.cpuset.path}: {limits}"])
+    if around.cpu_quota is not None:
+        stopped = f", stopped its threads for {around.throttled_s:.2f} s" if around.throttled_s else ", not used up"
+        rows.append(["CPU quota", f"{number(around.cpu_quota)} CPUs{stopped}"])
+    for name, limit in around.memory_limits.items():
+        used = f", {plain(around.memory_used, 'B')} used" if around.memory_used is not None else ""
+        rows.append([name, plain(limit, "B") + used])
+    if around.tiers:
+        rows.append(["memory tiers", ", then ".join(f"nodes {format_list(nodes)}" for nodes in around.tiers)])
+    for device, by_node in sorted(around.interrupts.items()):
+        rates = ", ".join(f"{number(n / seconds)} per second on node {node}" for node, n in sorted(by_node.items()))
+        rows.append([f"interrupts of {device}", rates])
+    return TextTable(["setting", "observed"], rows, [])
 
 
 def _gain_text(verdict: PlacementVerdict) -> str:
     gain = verdict.gain
     if gain is not None and gain.measured:
-        return (
-            f"up to {number(gain.ratio)} times faster memory access ({number(gain.low)} to {number(gain.high)}), "
-            "from the latencies that were measured on this machine"
-        )
-    return "not measured: run meshmark survey" if verdict.cause == "remote-memory" else "not predicted"
+        interval = f"({number(gain.low)} to {number(gain.high)})"
+        if gain.of == "bandwidth":
+            return f"up to {number(gain.ratio)} times the memory bandwidth {interval}, as measured on this machine"
+        latencies = "from the latencies that were measured on this machine"
+        return f"up to {number(gain.ratio)} times faster memory access {interval}, {latencies}"
+    return "not measured: run meshmark survey" if verdict.cause in _MEASURABLE else "not predicted"
 
 
 def _table(situation: Situation, processes: list[ObservedProcess]) -> TextTable:
