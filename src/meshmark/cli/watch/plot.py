@@ -55,6 +55,9 @@ def plot(
     window: Annotated[
         str, typer.Option("--window", help="only this part of the recording: command (between its marks)")
     ] = "",
+    process: Annotated[
+        str, typer.Option("--process", help="draw where the threads and pages of this process were: its number or name")
+    ] = "",
     as_csv: Annotated[bool, typer.Option("--csv", help="print rows: time (s), component, metric, value, unit")] = False,
     against: Annotated[
         Path | None,
@@ -74,6 +77,7 @@ def plot(
     Writes one PNG and one SVG per class of components for one recording, and one of each for several.
 
     example: meshmark plot night.parquet --out plots; meshmark plot make.parquet --window command -o make.csv
+    example: meshmark plot night.parquet --process postgres
     """
     from meshmark.store.files import check_writable
     from meshmark.watch.recording import opened
@@ -85,12 +89,19 @@ def plot(
         check_writable("--out", out if is_file else out / "cpu.png")
     if as_csv and given(ctx, "out") and not is_file:
         raise UsageError(f"--out: found {out} with --csv; allowed: a file with the suffix .csv, or no --out")
+    if process and (len(files) > 1 or against is not None or as_csv or is_file):
+        raise UsageError(
+            "--process: found with several recordings, --against or CSV; allowed: one recording, as pictures"
+        )
     if against is not None:
         _draw_change(ctx, files, against, out, bounds[1], as_csv or is_file)
         return
     recordings = [opened(file) for file in files]
     windows = _windows(recordings, (begin if given(ctx, "begin") else -math.inf, end), window)
-    if as_csv or is_file:
+    if process:
+        refuse_colours(given_colours(ctx), "--process, whose nodes have a colour each")
+        _draw_process(recordings[0], windows[0], process, out)
+    elif as_csv or is_file:
         _write_csv(recordings, windows, out if is_file else None)
     elif len(recordings) > 1:
         refuse_colours(given_colours(ctx), "several recordings, which have a colour each")
@@ -153,6 +164,16 @@ def _draw_one(
 
     paths = draw_recording(recording.header, window.frames(recording), out, *bounds, palette)
     _print_paths(paths, [recording.header])
+
+
+def _draw_process(recording: RecordingFile, window: TimeWindow, process: str, out: Path) -> None:
+    from meshmark.views.charts.residency import draw_residency
+    from meshmark.watch.recorder.residency import residency
+
+    found = residency(recording.header, window.frames(recording), process)
+    for path in draw_residency(found, out):
+        print(path)
+    say(f"{found.title}: among the busiest processes of {len(found.at_s)} frames")
 
 
 def _draw_together(recordings: Sequence[RecordingFile], windows: Sequence[TimeWindow], out: Path) -> None:

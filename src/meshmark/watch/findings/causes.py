@@ -69,10 +69,12 @@ class RecentFrames:
     def time_by_node(self, process: Mapping[str, Any]) -> dict[int, float]:
         """Return the CPU time of a process by node, as a share of one CPU: of its threads, if these are known."""
         threads = process.get("busiest")
-        parts = threads if isinstance(threads, list) and threads else [process]
+        threads = threads if isinstance(threads, list) else []
+        known = [t for t in threads if isinstance(t, dict) and t.get("cpu") is not None]
+        parts = known or [process]
         times: dict[int, float] = {}
         for part in parts:
-            node = self.node_of(part.get("on")) if isinstance(part, dict) else None
+            node = self.node_of(part.get("on"))
             if node is not None:
                 times[node] = times.get(node, 0.0) + _share(part.get("cpu"))
         return {node: time for node, time in times.items() if time > 0}
