@@ -170,10 +170,10 @@ def _draw_process(recording: RecordingFile, window: TimeWindow, process: str, ou
     from meshmark.views.charts.residency import draw_residency
     from meshmark.watch.recorder.residency import residency
 
-    found = residency(recording.header, window.frames(recording), process)
-    for path in draw_residency(found, out):
+    where = residency(recording.header, window.frames(recording), process)
+    for path in draw_residency(where, out):
         print(path)
-    say(f"{found.title}: among the busiest processes of {len(found.at_s)} frames")
+    say(f"{where.title}: among the busiest processes of {len(where.at_s)} frames")
 
 
 def _draw_together(recordings: Sequence[RecordingFile], windows: Sequence[TimeWindow], out: Path) -> None:
