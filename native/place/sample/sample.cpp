@@ -138,7 +138,8 @@ void add_pages(std::vector<Observed>& observed) {
   for (std::size_t i = 0; i < largest.size(); ++i) {
     ProcessSample& sample = largest[i]->sample;
     if (i >= kPageProcesses || (i > 0 && cost_s() - begin_s > kPageCost_s)) {
-      sample.pages_absent = "only the pages of the " + std::to_string(i) + " largest processes were sampled";
+      sample.pages_absent = i == 1 ? "only the pages of the largest process were sampled"
+                                   : "only the pages of the " + std::to_string(i) + " largest processes were sampled";
       for (std::size_t next = i; next < largest.size(); ++next)
         largest[next]->sample.pages_absent = sample.pages_absent;
       return;

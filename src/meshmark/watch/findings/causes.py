@@ -71,7 +71,7 @@ class RecentFrames:
         threads = process.get("busiest")
         threads = threads if isinstance(threads, list) else []
         known = [t for t in threads if isinstance(t, dict) and t.get("cpu") is not None]
-        parts: list[Mapping[str, Any]] = known or [process]
+        parts: Sequence[Mapping[str, Any]] = known or [process]
         times: dict[int, float] = {}
         for part in parts:
             node = self.node_of(part.get("on"))
