@@ -20,7 +20,7 @@ from meshmark.cli.watch.options import (
     given_colours,
     refuse_colours,
 )
-from meshmark.errors import UsageError
+from meshmark.errors import UsageError, quoted
 
 if TYPE_CHECKING:
     from meshmark.watch.frames import Header
@@ -58,6 +58,15 @@ def plot(
     process: Annotated[
         str, typer.Option("--process", help="draw where the threads and pages of this process were: its number or name")
     ] = "",
+    threads: Annotated[
+        str,
+        typer.Option(
+            "--threads",
+            metavar="N,N,…",
+            help="draw the speed-up of a recorded command and the use of the machine by its number of threads: "
+            "that of each recording",
+        ),
+    ] = "",
     as_csv: Annotated[bool, typer.Option("--csv", help="print rows: time (s), component, metric, value, unit")] = False,
     against: Annotated[
         Path | None,
@@ -77,7 +86,7 @@ def plot(
     Writes one PNG and one SVG per class of components for one recording, and one of each for several.
 
     example: meshmark plot night.parquet --out plots; meshmark plot make.parquet --window command -o make.csv
-    example: meshmark plot night.parquet --process postgres
+    example: meshmark plot night.parquet --process postgres; meshmark plot 1.parquet 4.parquet --threads 1,4
     """
     from meshmark.store.files import check_writable
     from meshmark.watch.recording import opened
@@ -93,6 +102,8 @@ def plot(
         raise UsageError(
             "--process: found with several recordings, --against or CSV; allowed: one recording, as pictures"
         )
+    if threads and (process or window or against is not None or as_csv or is_file):
+        raise UsageError("--threads: found with --process, --window, --against or CSV; allowed: recordings alone")
     if against is not None:
         _draw_change(ctx, files, against, out, bounds[1], as_csv or is_file)
         return
@@ -101,6 +112,9 @@ def plot(
     if process:
         refuse_colours(given_colours(ctx), "--process, whose nodes have a colour each")
         _draw_process(recordings[0], windows[0], process, out)
+    elif threads:
+        refuse_colours(given_colours(ctx), "--threads, whose classes have a colour each")
+        _draw_speed_up(recordings, threads, out)
     elif as_csv or is_file:
         _write_csv(recordings, windows, out if is_file else None)
     elif len(recordings) > 1:
@@ -174,6 +188,35 @@ def _draw_process(recording: RecordingFile, window: TimeWindow, process: str, ou
     for path in draw_residency(where, out):
         print(path)
     say(f"{where.title}: among the busiest processes of {len(where.at_s)} frames")
+
+
+def _draw_speed_up(recordings: Sequence[RecordingFile], threads: str, out: Path) -> None:
+    from meshmark.values.units import duration, number, percent
+    from meshmark.views.charts.speedup import draw_speed_up
+    from meshmark.views.tables import TextTable
+    from meshmark.views.terminal.screen import print_table, table_console
+    from meshmark.watch.recorder.speedup import speed_up
+
+    counts = threads.split(",")
+    if not all(count.isascii() and count.isdecimal() and len(count) < 7 for count in counts):
+        raise UsageError(
+            f"--threads: found '{quoted(threads)}'; allowed: numbers such as 1,2,4, one for each recording"
+        )
+    points = speed_up(recordings, [int(count) for count in counts])
+    for path in draw_speed_up(points, out):
+        print(path)
+    classes = list(dict.fromkeys(kind for p in points for kind in p.use))
+    rows = [
+        [
+            str(p.threads),
+            duration(p.elapsed_s),
+            number(p.speed_up),
+            *(percent(p.use[kind]) if kind in p.use else "–" for kind in classes),
+        ]
+        for p in points
+    ]
+    columns = ["threads", "time", "speed-up", *(f"{kind} use" for kind in classes)]
+    print_table(table_console(100), TextTable(columns, rows, list(range(len(columns)))))
 
 
 def _draw_together(recordings: Sequence[RecordingFile], windows: Sequence[TimeWindow], out: Path) -> None:
