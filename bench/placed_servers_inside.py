@@ -65,8 +65,9 @@ import socket, sys, time
 s = socket.create_connection(("127.0.0.1", 11211))
 f = s.makefile("rb")
 for k in range(20000):
-    s.sendall(b"set k%d 0 0 1000\\r\\n" % k + b"x" * 1000 + b"\\r\\n")
-    f.readline()
+    s.sendall(b"set k%d 0 0 1000 noreply\\r\\n" % k + b"x" * 1000 + b"\\r\\n")
+s.sendall(b"version\\r\\n")
+f.readline()
 if sys.argv[1] == "fill":
     sys.exit()
 k = 0
@@ -402,7 +403,7 @@ def gather(plan: dict[str, Any], out: dict[str, Any]) -> None:
     for name in plan["servers"]:
         try:
             try_server(study, name, Path(plan["data"]), plan["number"])
-        except (TimeoutError, RuntimeError, OSError, MeshmarkError) as error:
+        except (TimeoutError, RuntimeError, OSError, MeshmarkError, subprocess.TimeoutExpired) as error:
             out["broken"][name] = f"{type(error).__name__}: {error}"
 
 
