@@ -1,57 +1,27 @@
 #include "watch/canary.hpp"
 
 #include <sched.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <cmath>
-#include <thread>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "watch/traffic/paced.hpp"
 
 namespace mm::watch {
 
 namespace {
 
-constexpr std::size_t kLine = 64, kBytes = 2u << 20;
+constexpr std::size_t kBytes = 2u << 20;
 constexpr int kChunks = 24, kLoads = 32;
-
-bool flush(const void* line) {
-#if defined(__x86_64__)
-  _mm_clflush(line);
-  return true;
-#elif defined(__aarch64__)
-  asm volatile("dc civac, %0" ::"r"(line) : "memory");
-  return true;
-#else
-  (void)line;
-  return false;
-#endif
-}
-
-std::shared_ptr<Arena> memory_of(int node, bool bound, std::size_t bytes) {
-  MemoryRequest request;
-  request.bytes = bytes;
-  request.pages = Pages::thp;
-  request.policy = bound ? Policy::node : Policy::local;
-  request.node = bound ? node : -1;
-  return Arena::make(request);
-}
 
 }  // namespace
 
-bool Walker::possible() {
-  const int probe = 0;
-  return flush(&probe);
-}
-
-Walker::Walker(int node, bool bound, std::uint64_t seed) : arena_(memory_of(node, bound, kBytes)) {
+Walker::Walker(int node, bool bound, std::uint64_t seed) : arena_(memory_of_node(node, bound, kBytes)) {
   clock_info();  // calibrate now, not within a tick; raises Absent where times cannot be measured
-  at_ = make_random_ring(arena_->data(), kBytes / kLine, kLine, seed);
-  for (std::size_t b = 0; b < kBytes; b += kLine) flush(arena_->data() + b);
+  at_ = make_random_ring(arena_->data(), kBytes / kLineBytes, kLineBytes, seed);
+  for (std::size_t b = 0; b < kBytes; b += kLineBytes) flush_line(arena_->data() + b);
 }
 
 double Walker::walk() {
@@ -69,7 +39,7 @@ double Walker::walk() {
   at_ = p;
   for (p = first; p != at_;) {
     Link* const next = p->next;
-    flush(p);
+    flush_line(p);
     p = next;
   }
   std::nth_element(latencies.begin(), latencies.begin() + kChunks / 2, latencies.end());
@@ -112,111 +82,41 @@ LoadedCurve::Estimate LoadedCurve::traffic(double low, double middle, double hig
 
 namespace {
 
-constexpr std::size_t kStreamed = std::size_t{128} << 20;  // exceeds caches
-
-/// Reads memory of a node at a given rate, and counts the bytes.
-class PacedReader {
- public:
-  PacedReader(int cpu, int node, bool bound)
-      : memory_(memory_of(node, bound, kStreamed)), thread_([this, cpu] { run(cpu); }) {}
-  ~PacedReader() {
-    stop_ = true;
-    thread_.join();
-  }
-  void pace(double bytes_per_s) { pace_ = bytes_per_s; }
-  double moved() const { return static_cast<double>(moved_.load(std::memory_order_relaxed)); }
-
- private:
-  void run(int cpu) {
-    cpu_set_t cpu_mask{};
-    CPU_SET(static_cast<std::size_t>(cpu), &cpu_mask);
-    sched_setaffinity(0, sizeof cpu_mask, &cpu_mask);
-    constexpr std::size_t kBlock = 32 << 10;
-    const char* const data = reinterpret_cast<const char*>(memory_->data());
-    std::size_t offset = 0;
-    double current_pace = 0, begin = wall_s(), moved_in_phase = 0;
-    while (!stop_) {
-      const double pace = pace_;
-      const double now = wall_s();
-      // A rate that was not reached is not compensated later; only the bytes moved count.
-      if (pace != current_pace || now - begin - moved_in_phase / std::max(pace, 1.0) > 1e-3) {
-        current_pace = pace;
-        begin = now;
-        moved_in_phase = 0;
-      }
-      // Spin at rate 0 as well: sharing a core with the canary, and its effect on the clock, are then the same for all
-      // rates, and only the effect on memory remains.
-      if (pace <= 0 || moved_in_phase > pace * (now - begin)) continue;
-      std::uint64_t sum = 0;
-      for (std::size_t i = 0; i < kBlock; i += kLine) {
-        std::uint64_t word;
-        __builtin_memcpy(&word, data + offset + i, sizeof word);
-        sum += word;
-      }
-      asm volatile("" : "+r"(sum));
-      offset = (offset + kBlock) % kStreamed;
-      moved_in_phase += kBlock;
-      moved_.fetch_add(kBlock, std::memory_order_relaxed);
-    }
-  }
-
-  std::shared_ptr<Arena> memory_;
-  std::atomic<double> pace_ = 0;
-  std::atomic<std::uint64_t> moved_ = 0;
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
-};
-
 struct PaceSample {
   double moved;
   std::vector<double> latencies;
 };
 
-PaceSample measure(Walker& walker, std::vector<std::unique_ptr<PacedReader>>& streams, double pace, double seconds) {
-  const auto nap = [](double s) {
-    timespec t{static_cast<time_t>(s), static_cast<long>((s - std::floor(s)) * 1e9)};
-    nanosleep(&t, nullptr);
-  };
-  for (auto& s : streams) s->pace(pace / static_cast<double>(streams.size()));
+PaceSample measure(Walker& walker, PacedTeam& team, double pace, double seconds) {
+  team.pace(pace);
   nap(0.1);
-  const auto total_moved = [&] {
-    double sum = 0;
-    for (auto& s : streams) sum += s->moved();
-    return sum;
-  };
   PaceSample step{0, {}};
-  const double begin = wall_s(), moved_before = total_moved();
+  const double begin = wall_s(), moved_before = team.moved();
   while (wall_s() - begin < seconds) {
     step.latencies.push_back(walker.walk());
     nap(0.005);
   }
-  step.moved = (total_moved() - moved_before) / (wall_s() - begin);
+  step.moved = (team.moved() - moved_before) / (wall_s() - begin);
   return step;
 }
 
 }  // namespace
 
 json calibrate(const Host& host, int steps, double seconds) {
-  if (!Walker::possible()) throw Absent("cannot flush cache lines on this processor", "");
+  if (!can_flush()) throw Absent("cannot flush cache lines on this processor", "");
   json nodes = json::object(), shows_traffic = json::object();
   const bool bound = host.nodes.size() > 1;
   cpu_set_t initial_cpus;
   sched_getaffinity(0, sizeof initial_cpus, &initial_cpus);
   for (std::size_t n = 0; n < host.nodes.size(); ++n) {
-    std::vector<int> cpus;
-    for (std::size_t i = 0; i < host.cpus.size(); ++i)
-      if (host.part_of_cpu(host.cpus[i]) == host.part_of[n] && host.cpus[i] < CPU_SETSIZE &&
-          CPU_ISSET(static_cast<std::size_t>(host.cpus[i]), &initial_cpus))
-        cpus.push_back(host.cpus[i]);
+    const std::vector<int> cpus = usable_cpus(host, n, initial_cpus);
     if (cpus.size() < 2) continue;  // no CPU is left to generate traffic
     cpu_set_t first_cpu{};
     CPU_SET(static_cast<std::size_t>(cpus.front()), &first_cpu);
     sched_setaffinity(0, sizeof first_cpu, &first_cpu);
     Walker walker(host.nodes[n], bound, 777 + n);
-    std::vector<std::unique_ptr<PacedReader>> streams;
-    for (std::size_t i = 1; i < cpus.size(); ++i)
-      streams.push_back(std::make_unique<PacedReader>(cpus[i], host.nodes[n], bound));
-    const double max_rate = measure(walker, streams, 1e15, std::min(seconds, 0.5)).moved;
+    PacedTeam team({cpus.begin() + 1, cpus.end()}, host.nodes[n], bound, PacedAccess::read);
+    const double max_rate = measure(walker, team, 1e15, std::min(seconds, 0.5)).moved;
     // Measure all steps in several rounds, so that drift affects all of them alike.
     constexpr int kRounds = 4;
     struct StepRounds {
@@ -227,7 +127,7 @@ json calibrate(const Host& host, int steps, double seconds) {
     for (int round = 0; round < kRounds; ++round)
       for (int i = 0; i <= steps; ++i) {
         const int k = round % 2 == 0 ? i : steps - i;
-        PaceSample step = measure(walker, streams, k == steps ? 1e15 : max_rate * k / steps, seconds / kRounds);
+        PaceSample step = measure(walker, team, k == steps ? 1e15 : max_rate * k / steps, seconds / kRounds);
         StepRounds& rounds = rounds_by_step[static_cast<std::size_t>(k)];
         rounds.moved += step.moved / kRounds;
         std::nth_element(step.latencies.begin(),

@@ -19,7 +19,6 @@ class Walker {
   Walker(int node, bool bound, std::uint64_t seed);
   /// Returns the latency of a load in s, the median of 24 chunks of 32; takes about 0.2 ms.
   double walk();
-  static bool possible();  ///< returns whether this processor can flush a line
 
  private:
   std::shared_ptr<Arena> arena_;

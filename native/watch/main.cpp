@@ -18,6 +18,7 @@
 #include "program/entry.hpp"
 #include "watch/canary.hpp"
 #include "watch/sampler.hpp"
+#include "watch/traffic/audit.hpp"
 
 namespace {
 
@@ -50,6 +51,11 @@ int answer(int argc, char** argv) {
   app.time("--calibrate", calibration,
            "for this time, measure the canary's latency as a function of traffic; then print the curve and exit", 1,
            3600);
+  double audit_s = 0;
+  app.time("--audit", audit_s,
+           "run loads of prescribed rates, each for this time, and write what the counters of memory and links report; "
+           "then exit",
+           1, 3600);
   app.add("--canary", canary, "output of --calibrate, with which the canary estimates traffic").of_file();
   app.add("--attained", sustained, "JSON file with the sustained bandwidths that a survey measured on this machine")
       .of_file();
@@ -76,7 +82,19 @@ int answer(int argc, char** argv) {
       std::cout << mm::watch::calibrate(host, 10, calibration / 11 / static_cast<double>(host.parts)).dump() << "\n";
       return 0;
     }
+    if (audit_s > 0) {
+      if (!settings.root.empty())
+        throw mm::UsageError("--audit", "found with --root, which has no counters", "this machine");
+      settings.sources = {"counters", "resctrl"};
+    }
     mm::watch::Sampler sampler(settings);
+    if (audit_s > 0) {
+      std::cout << mm::to_line(sampler.header()) << "\n";
+      mm::watch::AuditPlan plan;
+      plan.load_s = audit_s;
+      mm::watch::audit(sampler, plan, [](const std::string& line) { std::cout << line << std::flush; });
+      return 0;
+    }
     struct sigaction act{};
     act.sa_handler = on_signal;  // without SA_RESTART, so that a signal interrupts the sleep; until here, signals end
                                  // the program at once

@@ -51,6 +51,10 @@ class Sampler {
   Sampler& operator=(const Sampler&) = delete;
   json header() const;
   const Host& host() const { return host_; }
+  /// Returns the components and metrics, with the values of the last sample.
+  const Board& board() const { return board_; }
+  /// Samples all sources that are due. The first call stores initial values of counters.
+  void sample(double now);
   /// Runs until the duration ends, `stop` is set or the reader is gone.
   void run(Outlet& out, const std::atomic<bool>& stop);
 
@@ -70,7 +74,6 @@ class Sampler {
   };
   void start_parts();
   void stop_parts();
-  void sample(double now);
   void sample_part(std::size_t part);
 
   SamplerSettings settings_;

@@ -211,6 +211,10 @@ def estimated(machine: Header) -> StoredFrames:
                 "from": {"attained": "calibrated 2026-11-20"},
             }
         },
+        "audit": {
+            "when": "2026-11-30T17:00:00+00:00",
+            "verdicts": {"memory.read": "wrong by the factor 2.00 [1.98, 2.02]"},
+        },
     }
     return past
 
@@ -233,6 +237,9 @@ def test_estimates_are_marked_and_bandwidths_are_stated(browser: Any, machine: H
         "memory 0.0: ~50 %, estimated, 42 to 61 % of 38.4 GB/s attained here (wire: 51.2 GB/s) (told from latency)"
     )
     assert "100 % is 38.4 GB/s to 40.0 GB/s attained here (calibrated 2026-11-20); 51.2 GB/s on the wire" in (
+        page.locator("#full-use").inner_text()
+    )
+    assert "Counters audited on 2026-11-30: memory.read wrong by the factor 2.00 [1.98, 2.02]" in (
         page.locator("#full-use").inner_text()
     )
     page.locator('[data-component="cpu:1"]').hover()

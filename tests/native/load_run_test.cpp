@@ -23,6 +23,7 @@
 #include "load/scenario/run.hpp"
 #include "temporary_folder.hpp"
 #include "watch/canary.hpp"
+#include "watch/traffic/paced.hpp"
 
 namespace mm::load {
 namespace {
@@ -379,7 +380,7 @@ TEST_F(LoadRun, TheHeaderSaysWhatWasAskedAndUnderWhichConditions) {
 TEST_F(LoadRun, TheCanarySingsBeforeAndAfterForSoLong) {
   ASSERT_EQ(run({{"canary", {{"before_s", 0.1}, {"after_s", 0.1}}}, {"programs", {program("a", {"true"})}}}), 0);
   const auto sung = all("canary");
-  if (!watch::Walker::possible()) GTEST_SKIP() << "no canary here";
+  if (!watch::can_flush()) GTEST_SKIP() << "no canary here";
   const double start_s = one("event", "", "start").at("t_s"), exit_s = one("event", "a", "exit").at("t_s");
   std::set<std::string> when;
   for (const json& one : sung) {
@@ -396,7 +397,7 @@ TEST_F(LoadRun, TheCanarySingsBeforeAndAfterForSoLong) {
 }
 
 TEST_F(LoadRun, TheCanaryIsSampledOnceASecondWhileProgramsRun) {
-  if (!watch::Walker::possible()) GTEST_SKIP() << "no canary here";
+  if (!watch::can_flush()) GTEST_SKIP() << "no canary here";
   ASSERT_EQ(run({{"canary", {{"during", true}}}, {"programs", {program("a", {"sleep", "1.3"})}}}), 0);
   const auto samples = all("canary");
   EXPECT_GE(samples.size(), 1U);

@@ -60,6 +60,12 @@ export function whatIsFull(header: Header, place: HTMLElement): void {
     item.append(`${CLASS_NAMES[kind]}: `, name, `, ${metric.what}; ${meaning}${metric.estimated ? "; estimated" : ""}`);
     items.push(item);
   }
+  if (header.audit) {
+    const verdicts = Object.entries(header.audit.verdicts).map(([metric, verdict]) => `${metric} ${verdict}`);
+    const item = document.createElement("li");
+    item.textContent = `Counters audited on ${header.audit.when.slice(0, 10)}: ${verdicts.join(", ")}`;
+    items.push(item);
+  }
   place.hidden = items.length === 0;
   place.querySelector("ul")!.replaceChildren(...items);
 }

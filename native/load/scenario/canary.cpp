@@ -4,11 +4,12 @@
 #include <exception>
 
 #include "base/harness/output.hpp"
+#include "watch/traffic/paced.hpp"
 
 namespace mm::load {
 
 void Canary::prepare() {
-  if (!watch::Walker::possible()) return;
+  if (!watch::can_flush()) return;
   try {
     walker_ = std::make_unique<watch::Walker>(0, false, 1);
   } catch (const std::exception&) {  // the run then lacks memory latency but is otherwise complete

@@ -11,6 +11,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "watch/traffic/paced.hpp"
 
 namespace mm::watch {
 namespace {
@@ -26,7 +27,7 @@ class CanarySource : public Source {
       board.absent("node.latency", "a recorded tree has no memory to measure");
       return;
     }
-    if (!Walker::possible()) {
+    if (!can_flush()) {
       board.absent("node.latency", "cannot flush cache lines on this processor");
       return;
     }

@@ -7,6 +7,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,6 +17,7 @@ from meshmark.errors import MeshmarkError
 from meshmark.machine.facts import host_id
 from meshmark.native import find_native
 from meshmark.values.paths import default_store
+from meshmark.watch.audit.run import stored_verdicts
 from meshmark.watch.canary import calibration_file, exit_reason, shows_traffic
 from meshmark.watch.frames import Frame, Header, frame_of, header_of, parse_line
 
@@ -135,7 +137,7 @@ def sample_this_host(
     canary: bool = True,
     apart: bool = False,
 ) -> LiveSampler:
-    """Sample this machine, with the sustained bandwidths of its survey and the canary's calibration, if available.
+    """Sample this machine, with the results of its survey, calibration and audit, if available.
 
     Args:
         rate_hz: frames per second.
@@ -162,7 +164,7 @@ def sample_this_host(
 
         if (peak := wire_bandwidth()) is not None:
             bandwidths["wire"] = {"memory": peak}
-    return LiveSampler(
+    sampler = LiveSampler(
         rate_hz,
         duration_s,
         hold_s=hold_s,
@@ -171,3 +173,6 @@ def sample_this_host(
         canary=calibration if canary and calibration.is_file() else None,
         apart=apart,
     )
+    if (audit := stored_verdicts(machine)) is not None:
+        sampler.header = replace(sampler.header, more={**sampler.header.more, "audit": audit})
+    return sampler

@@ -78,6 +78,14 @@ FullScaleOption = Annotated[
 CanaryOption = Annotated[
     bool, typer.Option("--canary/--no-canary", help="probe memory contention with a few loads per second")
 ]
+AuditOption = Annotated[
+    bool,
+    typer.Option(
+        "--audit",
+        help="run loads of prescribed rates, print the factor by which each counter of memory and links is wrong, "
+        "store the result and exit",
+    ),
+]
 RecordingArgument = Annotated[
     Path,
     typer.Argument(exists=True, help="recording, complete or interrupted (NAME.part), or frames as JSON Lines"),
@@ -115,6 +123,13 @@ def refuse_with_command(ctx: typer.Context, *names: str) -> None:
                 if parameter.name == "duration"
                 else f"{parameter.opts[0]}: found with COMMAND, allowed without it"
             )
+
+
+def refuse_other_source(ctx: typer.Context, option: str) -> None:
+    """Refuse options for frames of another source than this machine, on which `option` measures."""
+    for name in ("on", "root"):
+        if given(ctx, name):
+            raise UsageError(f"--{name}: found with {option}, which measures this machine; allowed without it")
 
 
 def simulated(

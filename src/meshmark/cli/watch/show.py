@@ -21,12 +21,14 @@ def show_frames(header: Header, frames: Iterator[Frame], low: float, high: float
     from rich.console import Console
     from rich.text import Text
 
+    from meshmark.views.terminal.live.audit import audit_text
     from meshmark.views.terminal.live.map import draw, scale_text
     from meshmark.watch.findings.findings import Findings
     from meshmark.watch.layout import map_of
 
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     machine_map, findings = map_of(header), Findings(header)
+    audited = audit_text(header.more["audit"]) if "audit" in header.more else ""
     absent = ", ".join(sorted({a["metric"].partition(":")[0] for a in header.absent}))
     for frame in frames:
         console.print(Text(f"{header.machine}  {header.source}  {frame.t_s:.6g} s", style="bold"))
@@ -34,6 +36,8 @@ def show_frames(header: Header, frames: Iterator[Frame], low: float, high: float
         console.print(draw(header, machine_map, frame, low, high, palette))
         for finding in findings.add(frame):
             console.print(Text(str(finding), style="bold red"))
+        if audited:
+            console.print(Text(audited, style="dim"))
         if absent:
             console.print(Text(f"not available here: {absent}", style="dim"))
 

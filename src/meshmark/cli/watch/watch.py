@@ -11,7 +11,9 @@ import typer
 
 from meshmark.cli.console import say
 from meshmark.cli.options import RootOption, SetOption, StoreOption, time_option
+from meshmark.cli.watch.audit import audit
 from meshmark.cli.watch.options import (
+    AuditOption,
     CanaryOption,
     CommandArgument,
     FramesOption,
@@ -38,6 +40,7 @@ from meshmark.cli.watch.options import (
     has_command,
     live_source,
     past,
+    refuse_other_source,
     refuse_settings,
     refuse_with_command,
     serve_page,
@@ -90,6 +93,7 @@ def watch(
             "--calibrate", help="measure the latency of the probe loads by traffic for 20 s, store it and exit"
         ),
     ] = False,
+    auditing: AuditOption = False,
 ) -> None:
     """Watch the use of CPUs, memories and links on a live map.
 
@@ -99,7 +103,7 @@ def watch(
     """
     refuse_settings(on, settings)
     if has_command(command, "watch --web"):
-        refuse_with_command(ctx, "duration", "on", "root", "as_json", "otlp", "calibration")
+        refuse_with_command(ctx, "duration", "on", "root", "as_json", "otlp", "calibration", "auditing")
         if not web:
             raise UsageError(
                 "COMMAND: found without --web, allowed with it: a map in the terminal would hide the command's output",
@@ -107,8 +111,9 @@ def watch(
             )
     bounds = colour_bounds(low, high, palette)
     address = address_of_page(web, host, port, token, token_file, no_token)
-    if calibration:
-        _calibrate(as_json)
+    if calibration or auditing:
+        refuse_other_source(ctx, "--audit" if auditing else "--calibrate")
+        (audit if auditing else _calibrate)(as_json)
         return
     if command:
         from meshmark.cli.watch.command import watch_command

@@ -16,6 +16,7 @@ from textual.widgets import Footer, Static
 
 from meshmark.errors import MeshmarkError
 from meshmark.values.units import duration
+from meshmark.views.terminal.live.audit import audit_text
 from meshmark.views.terminal.live.map import draw, scale_text
 from meshmark.views.terminal.live.panels import HISTORY, activity, processes
 from meshmark.watch.findings.findings import Findings
@@ -81,6 +82,8 @@ class MeshApp(App[None]):
         """Show what is absent on this machine, and start to read frames."""
         absent = [f"{a['metric']}: {a['why']}" for a in self.header.absent]
         lines = ["not available here:", *absent] if absent else []
+        if "audit" in self.header.more:
+            lines.append(audit_text(self.header.more["audit"]))
         self.query_one("#absent", Static).update(Text("\n".join(lines), "dim"))
         threading.Thread(target=self._read, name="frames", daemon=True).start()
 
