@@ -32,6 +32,7 @@ case "$1" in
 report) cat "$(dirname "$0")/report.txt"; exit;;
 esac
 [ -z "$FAKE_PERF_REFUSES" ] || { printf 'Error:\\n%s\\nmore\\n' "$FAKE_PERF_REFUSES" >&2; exit 255; }
+echo "$*" > "$(dirname "$0")/recorded.txt"
 while [ "$1" != -- ]; do [ "$1" != -o ] || out=$2; shift; done
 shift
 echo data > "$out"
@@ -40,7 +41,10 @@ exec env UNDER_PERF=1 "$@"
 
 
 def install(folder: Path, report: str = REPORT) -> str:
-    """Write the program into a folder, and return a PATH that begins with it."""
+    """Write the program into a folder, and return a PATH that begins with it.
+
+    `recorded.txt` in the folder contains the words of the last `perf record`.
+    """
     folder.mkdir(exist_ok=True)
     (folder / "report.txt").write_text(report)
     (folder / "perf").write_text(_SCRIPT)

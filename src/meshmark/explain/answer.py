@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from meshmark.applications.effects.profile import Profile
 from meshmark.explain.actions import command_of
 from meshmark.explain.situation import Situation
 from meshmark.explain.surroundings import Surroundings
@@ -67,3 +68,9 @@ def _surroundings(around: Surroundings) -> dict[str, Any]:
         "nodes": format_list(around.cpuset.nodes),
     }
     return {**asdict(around), "scheduling": scheduling, "tiers": tiers, "cpuset": cpuset}
+
+
+def profile_answer(profile: Profile) -> dict[str, Any]:
+    """Return the profile of a process as JSON: shares of samples, with their 95 % intervals."""
+    left_out = ("type", "configuration", "file")
+    return {"process": profile.configuration, **{k: v for k, v in profile.to_json().items() if k not in left_out}}

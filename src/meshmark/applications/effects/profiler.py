@@ -1,7 +1,8 @@
-"""Runs each configuration of an application once more under the system's sampling profiler, perf.
+"""Profiles applications and running processes with the system's sampling profiler, perf.
 
-These runs follow the measured runs and give no samples of any metric. Their results are in `profiles.jsonl`, one line
-per configuration, so that a resumed measurement repeats no run; the profiles themselves are in the folder `profiles`.
+Each configuration of an application runs once more under the profiler. These runs follow the measured runs and give no
+samples of any metric. Their results are in `profiles.jsonl`, one line per configuration, so that a resumed measurement
+repeats no run; the profiles themselves are in the folder `profiles`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,11 @@ class Perf:
         limits = ["-F", str(frequency), f"--max-size={(UNDER_BYTES >> 20) - 2}M"]
         return [self.program, "record", "-q", "-N", *limits, "-o", str(to), "--"]
 
+    def attach(self, frequency: int, to: Path, process: int, seconds: float) -> list[str]:
+        """Return the command that profiles a running process for a time in s."""
+        *words, end = self.record(frequency, to)
+        return [*words, "-p", str(process), end, "sleep", f"{seconds:g}"]
+
     def report(self, of: Path) -> list[str]:
         """Return the command that prints the input of `read_report`."""
         columns = ["-n", "-t", "\t", "--sort", FIELDS]
@@ -100,6 +106,34 @@ def _refused(text: str, paranoid: int | None) -> AbsentError:
     lines = [line.strip() for line in text.splitlines()]
     message = next((line for line in lines if line and line.lower() != "error:"), "it printed no message")
     return AbsentError(f"perf failed: {printable(message)}", "run perf record true for details")
+
+
+def profile_process(process: int, name: str, seconds: float, cpus: float, folder: Path) -> Profile:
+    """Attach the profiler to a running process.
+
+    Args:
+        process: Its number; all its threads are profiled.
+        name: Name of the process in the profile.
+        seconds: Time for which it is profiled, in s.
+        cpus: Number of CPUs that it uses.
+        folder: Folder for temporary files.
+
+    Returns:
+        The profile; without samples, it states the reason.
+
+    Raises:
+        MeshmarkError: The temporary files cannot be written.
+    """
+    data, out, err = (folder / f"attached.{suffix}" for suffix in ("data", "out", "err"))
+    try:
+        perf = find_perf(folder)
+        profile = Profile(configuration=name, tool=perf.version, frequency_hz=frequency_hz(seconds * cpus))
+        words = perf.attach(profile.frequency_hz, data, process, seconds)
+        if run_to_end(words, _ENVIRONMENT, out, err, seconds + _LIMIT_S).status != 0:
+            raise _refused(tail(err), FileTree(Path("/")).number(_SETTING))
+        return _reported(profile, perf, data, out, err)
+    except AbsentError as error:
+        return Profile(configuration=name, reason=str(error), enable=error.hint)
 
 
 def profile_all(
@@ -163,24 +197,36 @@ def _profiled(
         attempt = run(configuration, perf.record(profile.frequency_hz, temporary))
         if attempt.reason:
             return replace(profile, reason=f"its run under perf failed: {attempt.reason}"), attempt.spent_s
-        exit_report = run_to_end(perf.report(temporary), _ENVIRONMENT, out, err, _LIMIT_S)
-        with out.open(encoding="utf-8", errors="replace") as text:
-            report = read_report(text)
-        if not report.samples:
-            errors = tail(err)
-            is_empty = exit_report.status == 0 or "no samples" in errors
-            message = "it has no samples" if is_empty else printable(last_line(errors.splitlines()))
-            return replace(profile, reason=f"perf report: {message}"), attempt.spent_s
+        profile = _reported(profile, perf, temporary, out, err)
+        if profile.reason:
+            return profile, attempt.spent_s
         file_name = "" if _size(to.parent) > MAX_KEPT_BYTES else str(to)
         if file_name:
             _publish(temporary, to)
-        profile = replace(profile, event=report.event, samples=report.samples, lost=report.lost, file=file_name)
-        return replace(profile, functions=report.functions), attempt.spent_s
+        return replace(profile, file=file_name), attempt.spent_s
     except (MeshmarkError, OSError) as error:  # the measurements count even without a profile
         return replace(profile, reason=f"cannot be created: {error}"), 0.0
     finally:
         for file in (temporary, out, err):
             file.unlink(missing_ok=True)
+
+
+def _reported(profile: Profile, perf: Perf, data: Path, out: Path, err: Path) -> Profile:
+    """Return a profile with what the profiler reports about its file, or with the reason why it reports nothing.
+
+    Raises:
+        MeshmarkError, OSError: The report cannot be written or read.
+    """
+    exit_report = run_to_end(perf.report(data), _ENVIRONMENT, out, err, _LIMIT_S)
+    with out.open(encoding="utf-8", errors="replace") as text:
+        report = read_report(text)
+    if not report.samples:
+        errors = tail(err)
+        is_empty = exit_report.status == 0 or "no samples" in errors
+        message = "it has no samples" if is_empty else printable(last_line(errors.splitlines()))
+        return replace(profile, reason=f"perf report: {message}")
+    profile = replace(profile, event=report.event, samples=report.samples, lost=report.lost)
+    return replace(profile, functions=report.functions)
 
 
 def _size(folder: Path) -> int:

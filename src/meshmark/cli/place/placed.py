@@ -19,6 +19,7 @@ from meshmark.values import grammar
 from meshmark.values.paths import default_store
 
 if TYPE_CHECKING:
+    from meshmark.applications.effects.profile import Profile
     from meshmark.explain.situation import Situation
     from meshmark.explain.targets import Kind, Target
     from meshmark.explain.verdict import PlacementVerdict
@@ -47,6 +48,10 @@ def placed(
         bool, typer.Option("--each", help="verify: each rank or thread has its own CPU of --cpus or of the reservation")
     ] = False,
     interval: Annotated[str, typer.Option("--interval", help="verify: interval of samples", metavar="TIME")] = "",
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="also name the hottest functions of the process that ran most, by perf"),
+    ] = False,
     fix: Annotated[bool, typer.Option("--fix", help="carry the command out, observe again, and print both")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="restore the placement before the last --fix")] = False,
     store: StoreToReadOption = None,
@@ -58,7 +63,7 @@ def placed(
 
     Exit status 0: well placed, or the expectation held; 1: badly placed, or it did not hold; 3: could not tell.
 
-    example: meshmark placed 4711; meshmark placed --unit postgresql
+    example: meshmark placed 4711 --profile; meshmark placed --unit postgresql
     example: meshmark placed 4711 --cpus 0-3 --nodes 0
     """
     kinds: dict[Kind, str] = {
@@ -73,7 +78,7 @@ def placed(
     if len(named) != 1:
         message = "found several programs" if named else "found no program"
         raise UsageError(f"placed: {message}; required: one of PID, --container, --cgroup, --unit, --slurm-job, --pod")
-    if cpus or nodes or each or interval or _has_reservation(process):
+    if cpus or nodes or each or interval or (_has_reservation(process) and not profile):
         from meshmark.cli.place.native_verb import become
 
         become("placed")
@@ -82,6 +87,8 @@ def placed(
         raise UsageError(f"--duration: found '{quoted(duration)}'; allowed: 10ms to 1h")
     if fix and undo:
         raise UsageError("--fix: found with --undo; one of them is allowed")
+    if profile and undo:
+        raise UsageError("--profile: found with --undo; allowed without it")
     ((kind, name),) = named.items()
     target = _target(kind, name)
     if undo:
@@ -90,7 +97,7 @@ def placed(
         for line in undo_change(target):
             print(line)
         return
-    verdict = _answer(_observer(target, seconds, survey, store), fix, as_json)
+    verdict = _answer(_observer(target, seconds, survey, store), fix, profile, as_json)
     if verdict.kind == "badly placed":
         raise typer.Exit(1)
     if verdict.kind == "could not tell":
@@ -110,41 +117,65 @@ def _observer(target: Target, seconds: float, survey: str, store: Path | None) -
     return partial(situation, topology, target, seconds, records)
 
 
-def _answer(observe: Callable[[], Situation], fix: bool, as_json: bool) -> PlacementVerdict:
+def _answer(observe: Callable[[], Situation], fix: bool, with_profile: bool, as_json: bool) -> PlacementVerdict:
     """Observe, judge and print; with `fix`, also carry out what the verdict suggests, and observe again."""
     from meshmark.explain.verdict import judge
 
     first = observe()
     verdict = judge(first)
+    profile = _profile(first) if with_profile else None
     if not fix or verdict.action is None:
-        _print(first, verdict, as_json)
+        _print(first, verdict, as_json, profile=profile)
         return verdict
     from meshmark.explain.answer import answer
     from meshmark.explain.change import carry_out
 
     if not as_json:
-        _print(first, verdict, as_json)
+        _print(first, verdict, as_json, profile=profile)
     changes = carry_out(first, verdict.action)
     if not as_json:
         print("", *changes, "", sep="\n")
     before, last = answer(first, verdict), observe()
     verdict = judge(last)
-    _print(last, verdict, as_json, {"changes": changes, "before": before})
+    _print(last, verdict, as_json, {"changes": changes, "before": before}, profile if as_json else None)
     return verdict
 
 
-def _print(
-    observed: Situation, verdict: PlacementVerdict, as_json: bool, more: Mapping[str, object] = MappingProxyType({})
-) -> None:
-    """Print a verdict as text, or as one JSON object with these further keys."""
-    if as_json:
-        from meshmark.explain.answer import answer
+def _profile(observed: Situation) -> Profile | None:
+    """Return the profile of the process that ran most; None if no process ran."""
+    from tempfile import TemporaryDirectory
 
-        print(json.dumps({**answer(observed, verdict), **more}))
+    from meshmark.applications.effects.profiler import profile_process
+
+    observation = observed.observation
+    hottest = max(observation.processes, key=lambda p: p.ran_s, default=None)
+    if hottest is None:
+        return None
+    with TemporaryDirectory(prefix="meshmark-profile-") as folder:
+        name = f"{hottest.command} ({hottest.process})"
+        cpus = hottest.ran_s / observation.seconds
+        return profile_process(hottest.process, name, max(observation.seconds, 1.0), cpus, Path(folder))
+
+
+def _print(
+    observed: Situation,
+    verdict: PlacementVerdict,
+    as_json: bool,
+    more: Mapping[str, object] = MappingProxyType({}),
+    profile: Profile | None = None,
+) -> None:
+    """Print a verdict and a profile as text, or as one JSON object with these further keys."""
+    if as_json:
+        from meshmark.explain.answer import answer, profile_answer
+
+        profiled = {"profile": profile_answer(profile)} if profile else {}
+        print(json.dumps({**answer(observed, verdict), **more, **profiled}))
         return
-    from meshmark.views.terminal.placed import print_verdict
+    from meshmark.views.terminal.placed import print_profile, print_verdict
 
     print_verdict(observed, verdict)
+    if profile:
+        print_profile(profile)
 
 
 def _target(kind: Kind, name: str) -> Target:

@@ -1,4 +1,4 @@
-"""Lays out the hottest functions of profiled applications, for terminals and as a page."""
+"""Lays out the hottest functions of profiled programs, for terminals and as a page."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ class HotFunction(NamedTuple):
     interval: Sequence[float]
 
 
-def function_table(profiles: Iterable[tuple[str, Iterable[HotFunction]]], most: int) -> TextTable:
+def function_table(
+    profiles: Iterable[tuple[str, Iterable[HotFunction]]], most: int, subject: str = "configuration"
+) -> TextTable:
     """Return the first functions of each configuration.
 
     Args:
-        profiles: Each configuration with its functions, the hottest first.
+        profiles: Each configuration, or process, with its functions, the hottest first.
         most: Most functions of a configuration.
+        subject: Heading of the first column.
     """
     rows: list[Cells] = []
     for configuration, functions in profiles:
@@ -30,4 +33,4 @@ def function_table(profiles: Iterable[tuple[str, Iterable[HotFunction]]], most: 
             interval = " – ".join(f"{100 * end:.1f}" for end in f.interval)
             first = "" if position else configuration
             rows.append([first, TextCell(f.name, "code"), f.object, f"{100 * f.share:.1f} %", f"{interval} %"])
-    return TextTable(["configuration", "hottest functions", "in", "share", "95 % interval"], rows, (3, 4), (0, 1, 2))
+    return TextTable([subject, "hottest functions", "in", "share", "95 % interval"], rows, (3, 4), (0, 1, 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from meshmark.applications.effects.profile import Profile
 from meshmark.doctor.strain import percent
 from meshmark.explain.actions import command_of
 from meshmark.explain.observation import ObservedProcess
@@ -12,11 +13,13 @@ from meshmark.explain.situation import Situation
 from meshmark.explain.verdict import PlacementVerdict
 from meshmark.machine.tree import format_list
 from meshmark.values.units import counted, number, plain
+from meshmark.views.content.functions import HotFunction, function_table
 from meshmark.views.tables import TextTable
 from meshmark.views.terminal.screen import print_table, table_console
 
 _PIPE_COLUMNS: Final = 200  # width if standard output is not a terminal
 _MEASURABLE: Final = {"remote-memory", "cpuset", "first-touch"}  # causes whose cost a survey measures
+_FUNCTIONS: Final = 10
 _ROWS: Final = 12  # processes that are shown: those that ran most
 
 
@@ -76,6 +79,20 @@ def _surroundings(situation: Situation) -> TextTable:
         rates = ", ".join(f"{number(n / seconds)} per second on node {node}" for node, n in sorted(by_node.items()))
         rows.append([f"interrupts of {device}", rates])
     return TextTable(["setting", "observed"], rows, [])
+
+
+def print_profile(profile: Profile) -> None:
+    """Print the hottest functions of a process, or why they are unknown."""
+    print()
+    if profile.reason:
+        print(f"no profile of {profile.configuration}: {'; '.join(filter(None, (profile.reason, profile.enable)))}")
+        return
+    functions = [HotFunction(f.function, f.object, f.share, f.interval) for f in profile.functions]
+    print_table(
+        table_console(_PIPE_COLUMNS), function_table([(profile.configuration, functions)], _FUNCTIONS, "process")
+    )
+    lost = f", {profile.lost:,} more were lost" if profile.lost else ""
+    print(f"{profile.samples:,} samples of {profile.event} by {profile.tool}{lost}")
 
 
 def _gain_text(verdict: PlacementVerdict) -> str:
