@@ -147,6 +147,26 @@ Config read_config(const std::string& file, bool settings) {
   return config;
 }
 
+/// Returns EGO_DEFINE_NCPUS of LSF's configuration, with the file as its variable; nullopt outside of LSF, without a
+/// file, or if the file does not set it. Throws UsageError for a file that cannot be read.
+std::optional<Setting> slots_of_lsf() {
+  const std::string folder = variable("LSF_ENVDIR");
+  if (folder.empty() && variable("LSB_JOBID").empty()) return std::nullopt;
+  const std::string file = (folder.empty() ? "/etc" : folder) + "/lsf.conf";
+  std::error_code ignored_error;
+  if (!std::filesystem::exists(file, ignored_error)) return std::nullopt;
+  const FileContent input = read_input(file, kMaxBytes);
+  if (!input.wrong.empty()) throw UsageError(shown_path(file), input.wrong, input.allowed + ", lsf.conf of LSF");
+  constexpr std::string_view kKey = "EGO_DEFINE_NCPUS";
+  std::optional<Setting> setting;
+  for (std::string line : split(input.text, '\n')) {
+    std::erase_if(line, [](unsigned char c) { return std::isspace(c) || c == '"' || c == '\''; });
+    if (line.starts_with(std::string(kKey) + "="))
+      setting = Setting{shown_path(file) + ": " + std::string(kKey), line.substr(kKey.size() + 1)};
+  }
+  return setting && setting->value.empty() ? std::nullopt : setting;
+}
+
 std::string user_file() {
   if (const std::string folder = variable("XDG_CONFIG_HOME"); !folder.empty()) return folder + "/meshmark/config.toml";
   if (const std::string home = variable("HOME"); !home.empty()) return home + "/.config/meshmark/config.toml";
@@ -259,6 +279,9 @@ PlacementSettings read_settings(const std::string& profile, const std::optional<
     merged.set(config.site, file);
     for (const auto& [name, layer] : config.profiles) profiles[name] = {layer, file};
   };
+  if (const auto slots = slots_of_lsf())
+    merged.set<SlotKind>("slots", merged.settings.kind, parse_slot_kind(slots->variable, slots->value),
+                         slots->variable);
   std::error_code ignored_error;  // ignores folders that this user may not access, such as HOME after setpriv
   if (!configured_site.empty() || std::filesystem::exists(site, ignored_error)) read(site, true);
   if (const std::string user = user_file(); !user.empty() && std::filesystem::exists(user, ignored_error))

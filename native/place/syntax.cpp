@@ -12,7 +12,8 @@ namespace syntax {
 const std::vector<Syntax>& syntaxes() {
   static const std::vector<Syntax> all = [] {
     std::vector<Syntax> form_with_pages;
-    for (const auto family : {open_mpi, mpich, slurm, lsf, flux, openmp, hwloc, likwid, numactl, cgroup, parts})
+    for (const auto family :
+         {open_mpi, mpich, slurm, lsf, flux, jsrun, remote, openmp, hwloc, likwid, numactl, cgroup, parts})
       for (Syntax& entry : family()) form_with_pages.push_back(std::move(entry));
     return form_with_pages;
   }();

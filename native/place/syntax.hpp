@@ -28,7 +28,8 @@ struct Parsed {
   std::vector<std::string> left_out = {};  ///< options and variables that no other syntax expresses, as written
 };
 
-/// openmpi openmpi5 mpich slurm slurm-mask lsf flux omp-places gomp kmp hwloc likwid numactl taskset cpuset parts
+/// openmpi openmpi5 mpich slurm slurm-mask lsf flux jsrun blaunch pbsdsh omp-places gomp kmp hwloc likwid numactl
+/// taskset cpuset parts
 const std::vector<std::pair<std::string, std::string>>& forms();  ///< name, one line of help
 bool one_mask_only(const std::string& form);                      ///< taskset, numactl …: all parts share one mask
 /// Throws UsageError for an unknown form, a CPU that does not exist (or, for relative numbers, is not allowed), and a
@@ -52,10 +53,10 @@ struct PlacementSettings {
 /// Returns the settings in an environment. Throws UsageError for an invalid value, or for variables that contradict
 /// each other.
 PlacementSettings settings_of_environment(const std::vector<std::pair<std::string, std::string>>& environment);
-/// Combines the settings of the site (/etc/meshmark.toml, or $MESHMARK_SITE_CONFIG), the application (profile), the
-/// user (environment) and the command line; later ones take precedence, and `from` names the sources. `profile` is a
-/// name in the site's or the user's file (~/.config/meshmark/config.toml), or "". Throws UsageError with the file and
-/// the key.
+/// Combines the settings of LSF (EGO_DEFINE_NCPUS of lsf.conf, if LSF_ENVDIR or LSB_JOBID is set), the site
+/// (/etc/meshmark.toml, or $MESHMARK_SITE_CONFIG), the application (profile), the user (environment) and the command
+/// line; later ones take precedence, and `from` names the sources. `profile` is a name in the site's or the user's file
+/// (~/.config/meshmark/config.toml), or "". Throws UsageError with the file and the key.
 PlacementSettings read_settings(const std::string& profile, const std::optional<std::string>& bind_option,
                                 const std::optional<std::string>& slots_option);
 

@@ -103,7 +103,7 @@ class PlaceSettle : public ::testing::Test {
     std::filesystem::create_directories(folder_ / "meshmark");
     for (const char* name :
          {"MESHMARK_BIND", "MESHMARK_SLOTS", "LSB_USER_BIND_JOB", "LSB_USER_BIND_CPU_LIST", "BIND_JOB", "LSB_BIND_JOB",
-          "LSB_BIND_CPU_LIST", "LSB_EFFECTIVE_RSRCREQ", "EGO_DEFINE_NCPUS"})
+          "LSB_BIND_CPU_LIST", "LSB_EFFECTIVE_RSRCREQ", "EGO_DEFINE_NCPUS", "LSF_ENVDIR", "LSB_JOBID"})
       ::unsetenv(name);
     site_ = folder_ / "site.toml";
     ::setenv("MESHMARK_SITE_CONFIG", site_.c_str(), 1);
@@ -111,7 +111,8 @@ class PlaceSettle : public ::testing::Test {
     site("");
   }
   void TearDown() override {
-    for (const char* name : {"MESHMARK_SITE_CONFIG", "XDG_CONFIG_HOME", "MESHMARK_BIND", "EGO_DEFINE_NCPUS"})
+    for (const char* name :
+         {"MESHMARK_SITE_CONFIG", "XDG_CONFIG_HOME", "MESHMARK_BIND", "EGO_DEFINE_NCPUS", "LSF_ENVDIR"})
       ::unsetenv(name);
     std::filesystem::remove_all(folder_);
   }
@@ -151,6 +152,38 @@ TEST_F(PlaceSettle, TheLastWordWinsAndIsNamed) {
   EXPECT_NE(settings.from.find("slots: --slots"), std::string::npos);
   EXPECT_NE(complaint([] { read_settings("nobody", {}, {}); }).find("--profile: found 'nobody'; cfd, mine"),
             std::string::npos);
+}
+
+TEST_F(PlaceSettle, LsfsConfigurationDefinesTheSlotsUnlessAnythingElseDoes) {
+  const std::filesystem::path file = folder_ / "lsf.conf";
+  const auto lsf = [&](const std::string& text) { std::ofstream(file) << text; };
+  lsf("# EGO_DEFINE_NCPUS=procs\nLSF_CONFDIR=/lsf/conf\nEGO_DEFINE_NCPUS=threads\n");
+  EXPECT_FALSE(read_settings("", {}, {}).kind);  // not in LSF's environment
+  ::setenv("LSF_ENVDIR", folder_.c_str(), 1);
+  PlacementSettings settings = read_settings("", {}, {});
+  EXPECT_EQ(settings.kind, SlotKind::threads);
+  EXPECT_EQ(settings.from, "slots: " + file.string() + ": EGO_DEFINE_NCPUS");
+  for (const auto& [text, kind] : {std::pair{"EGO_DEFINE_NCPUS = \"procs\" \n", SlotKind::procs},
+                                   {"EGO_DEFINE_NCPUS=procs\nEGO_DEFINE_NCPUS=cores\n", SlotKind::cores},
+                                   {"EGO_DEFINE_NCPUS=THREADS", SlotKind::threads}}) {
+    lsf(text);
+    EXPECT_EQ(read_settings("", {}, {}).kind, kind) << text;
+  }
+  for (const char* text : {"", "EGO_DEFINE_NCPUS=\n", "XEGO_DEFINE_NCPUS=procs\n"}) {
+    lsf(text);
+    EXPECT_FALSE(read_settings("", {}, {}).kind) << text;
+  }
+  lsf("EGO_DEFINE_NCPUS=chairs\n");
+  EXPECT_EQ(complaint([] { read_settings("", {}, {}); }),
+            file.string() + ": EGO_DEFINE_NCPUS: found 'chairs'; procs, cores, threads");
+  lsf("EGO_DEFINE_NCPUS=threads\n");
+  site("slots = 'procs'\n");
+  EXPECT_EQ(read_settings("", {}, {}).kind, SlotKind::procs);
+  ::setenv("EGO_DEFINE_NCPUS", "cores", 1);  // LSF's files can be overridden by variables of the same names
+  EXPECT_EQ(read_settings("", {}, {}).kind, SlotKind::cores);
+  ::unsetenv("EGO_DEFINE_NCPUS");
+  ::setenv("LSF_ENVDIR", "/proc/none", 1);
+  EXPECT_EQ(read_settings("", {}, {}).kind, SlotKind::procs);
 }
 
 TEST_F(PlaceSettle, WhatOnlyLsfUnderstandsDoesNoHarmWhereTheCommandLineSaysAPolicy) {

@@ -43,6 +43,9 @@ TEST(PlaceSyntax, EveryFormIsWhatItsManualShows) {
       {"mpich", "mpiexec -n 2 -bind-to user:0+4,1+5 ./a.out"},
       {"slurm", "srun -n 2 --cpu-bind=mask_cpu:0x11,0x22 ./a.out"},
       {"flux", "flux run -n 2 -o 'cpu-affinity=map:0,4;1,5' ./a.out"},
+      {"jsrun",
+       "printf '%s\\n' 'cpu_index_using: physical' 'rank: 0: { host: 1; cpu: {0,4} }' "
+       "'rank: 1: { host: 1; cpu: {1,5} }' > erf && jsrun --erf_input erf ./a.out"},
       {"omp-places", "OMP_PLACES='{0,4},{1,5}' OMP_PROC_BIND=close OMP_NUM_THREADS=2 ./a.out"},
       {"kmp", "KMP_AFFINITY='granularity=fine,proclist=[{0,4},{1,5}],explicit' OMP_NUM_THREADS=2 ./a.out"},
       {"parts", "'0,4;1,5' ./a.out"},
@@ -59,6 +62,8 @@ TEST(PlaceSyntax, EveryFormIsWhatItsManualShows) {
   for (const auto& [form, text] : want_single) EXPECT_EQ(first_line(form, machine, single), text) << form;
   const std::pair<const char*, const char*> want_mask[] = {
       {"lsf", "LSB_USER_BIND_CPU_LIST=0-2,5 bsub -n 1 ./a.out"},
+      {"blaunch", "blaunch taskset -c 0-2,5 ./a.out"},
+      {"pbsdsh", "pbsdsh -c 1 -- taskset -c 0-2,5 ./a.out"},
       {"hwloc", "hwloc-bind --physical --cpubind pu:0-2 pu:5 -- ./a.out"},
       {"numactl", "numactl --physcpubind=0-2,5 ./a.out"},
       {"taskset", "taskset -c 0-2,5 ./a.out"},
@@ -85,6 +90,10 @@ TEST(PlaceSyntax, LogicalNumbersCountOnlyWhatIsAllowed) {
 TEST(PlaceSyntax, RanksThatShareCpusAreMeantTo) {
   const std::string line = first_line("openmpi5", threads_last(), {{0, 4}, {4}});
   EXPECT_NE(line.find("-np 2 --bind-to hwthread:overload-allowed --map-by"), std::string::npos) << line;
+  EXPECT_EQ(emit("jsrun", threads_last(), {{{0, 4}, {4}}}, {}).files[0].second,
+            "cpu_index_using: physical\noverlapping_rs: allow\noversubscribe_cpu: allow\n"
+            "rank: 0: { host: 1; cpu: {0,4} }\nrank: 1: { host: 1; cpu: {4} }\n");
+  EXPECT_EQ(first_line("pbsdsh", threads_last(), {{0, 4}, {0, 4}}), "pbsdsh -c 2 -- taskset -c 0,4 ./a.out");
 }
 
 TEST(PlaceSyntax, MemoryIsSaidByTheLauncherOrByNumactl) {
@@ -131,6 +140,13 @@ TEST(PlaceSyntax, WhatTheManualsShowIsRead) {
       {"lsf", "LSB_USER_BIND_CPU_LIST=1,2,5-7", {{1, 2, 5, 6, 7}}},
       {"lsf", "0 4 2", {{0, 2, 4}}},
       {"flux", "-o cpu-affinity=verbose,map:0-1;0x30;7", {{0, 1}, {4, 5}, {7}}},
+      {"jsrun", "cpu_index_using:physical\nrank: 0-1: { host: n1; cpu: {0-3},{4,6} } : app 0", {{0, 1, 2, 3}, {4, 6}}},
+      {"jsrun",
+       "# ranks\ncpu_index_using: physical\nrank: {1}: {host: 1; cpu: {1}}\nrank: 0: {host: 1; cpu: 7 }",
+       {{7}, {1}}},
+      {"blaunch", "blaunch -z n1 taskset 0x11 ./a", {{0, 4}}},
+      {"pbsdsh", "pbsdsh -n 1 -- taskset -c 0-2 ./a", {{0, 1, 2}}},
+      {"pbsdsh", "pbsdsh -c 2 taskset -c 7 ./a", {{7}, {7}}},
       {"omp-places", "{0:4},{4:4}", {{0, 1, 2, 3}, {4, 5, 6, 7}}},
       {"omp-places", "OMP_PLACES=\"{0:2}:4:2\"", {{0, 1}, {2, 3}, {4, 5}, {6, 7}}},
       {"omp-places", "{7}:3:-2", {{7}, {5}, {3}}},
@@ -299,6 +315,28 @@ TEST(PlaceSyntax, WrongTextIsRefusedAndTheWordNamed) {
       {"lsf", "1,2,x", "'x'"},
       {"flux", "map:0;;1", "''"},
       {"flux", "per-task", "'per-task'"},
+      {"jsrun", "rank: 0: { host: 1; cpu: {0} }", "cpu_index_using: physical"},
+      {"jsrun", "cpu_index_using: logical\nrank: 0: { host: 1; cpu: {0} }", "logical numbers"},
+      {"jsrun", "cpu_index_using: physical", "no rank"},
+      {"jsrun", "cpu_index_using: physical\n2 : { host: 1; cpu: {0} }", "'2 : { host: 1; cpu: {0} }'"},
+      {"jsrun", "cpu_index_using: physical\nrank: 0: { host: 1; cpu: {0-1},{2-3} }", "differ in number"},
+      {"jsrun", "cpu_index_using: physical\nrank: 0-1: { host: 1; cpu: {0-1} }", "differ in number"},
+      {"jsrun", "cpu_index_using: physical\nrank: 0: { host: 1; cpu: {8} }", "CPU 8"},
+      {"jsrun", "cpu_index_using: physical\nrank: 0: { host: 1; cpu: {0-6:2} }", "'{0-6:2}'"},
+      {"jsrun", "cpu_index_using: physical\nrank: 0: { host: 1; cpu: {0},}", "'{0},'"},
+      {"jsrun", "cpu_index_using: physical\nrank: 1: { host: 1; cpu: {0} }", "rank 0 is missing"},
+      {"jsrun", "cpu_index_using: physical\nrank: 0: { cpu: {0} }", "'rank:0:{cpu:{0}}'"},
+      {"jsrun", "cpu_index_using: physical\nrank: 0: { host: {1-2}; cpu: {0} }", "host '{1-2}'"},
+      {"jsrun", "cpu_index_using: physical\nrank: 0: { host: 1; cpu: {0} }\nrank: 1: { host: 2; cpu: {1} }",
+       "host '2'; one host"},
+      {"jsrun", "cpu_index_using: physical\nrank: 0: { host: 1; cpu: {0} }\nrank: 0: { host: 1; cpu: {1} }", "rank:0:"},
+      {"jsrun", "app 0: ./a\ncpu_index_using: physical\nrank: 0: { host: 1; cpu: {0} }", "'app 0: ./a'"},
+      {"jsrun", "jsrun -n 2 -c 4 -b packed:4 ./a", "jsrun selects the CPUs itself"},
+      {"blaunch", "0-3", "blaunch itself binds nothing"},
+      {"blaunch", "blaunch n1 ./a taskset -c 0", "no taskset"},
+      {"blaunch", "blaunch taskset -c 8 ./a", "CPU 8"},
+      {"pbsdsh", "pbsdsh -c 2 ./a", "pbsdsh itself binds nothing"},
+      {"pbsdsh", "pbsdsh -c 0 taskset -c 0 ./a", "'0'"},
       {"omp-places", "{0,4", "'{0,4'"},
       {"omp-places", "{0}{1}", "'{0}{1}'"},
       {"omp-places", "{!0}", "'!0}'"},

@@ -17,7 +17,7 @@ from meshmark.native import find_native
 
 CPUS = sorted(os.sched_getaffinity(0))
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
-FOREIGN = ("MESHMARK_", "OMP", "PMI", "MPI_", "SLURM_", "FLUX_", "LSB_", "BIND_JOB", "EGO_", "GLIBC_TUNABLES")
+FOREIGN = ("MESHMARK_", "OMP", "PMI", "MPI_", "SLURM_", "FLUX_", "LSB_", "LSF_", "BIND_JOB", "EGO_", "GLIBC_TUNABLES")
 
 
 @contextlib.contextmanager

@@ -48,7 +48,8 @@ int complain(const std::pair<int, std::string>& unfit_command) {
 }
 
 bool program_uses_daemon(const std::string& program) {
-  static const std::set<std::string> launchers = {"srun", "flux", "jsrun", "aprun", "prun", "bsub", "sbatch", "qsub"};
+  static const std::set<std::string> launchers = {"srun",    "flux",   "jsrun",     "aprun",  "prun", "bsub",
+                                                  "blaunch", "pbsdsh", "pbs_tmrsh", "sbatch", "qsub"};
   return launchers.contains(program.substr(program.rfind('/') + 1));
 }
 

@@ -136,11 +136,17 @@ struct Syntax {
   std::function<Parsed(const Reader&, CommandLine&)> parse;
 };
 
+/// Parses taskset's options and mask; leaves the command.
+Parsed parse_taskset(const Reader& read, CommandLine& line);
+const KnownProgram& taskset_program();
+
 std::vector<Syntax> open_mpi();
 std::vector<Syntax> mpich();
 std::vector<Syntax> slurm();
 std::vector<Syntax> lsf();
 std::vector<Syntax> flux();
+std::vector<Syntax> jsrun();
+std::vector<Syntax> remote();
 std::vector<Syntax> openmp();
 std::vector<Syntax> hwloc();
 std::vector<Syntax> likwid();

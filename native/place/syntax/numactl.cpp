@@ -94,25 +94,6 @@ Form emit_taskset(const Machine& machine, const Layout& layout, const MemoryPoli
   return with_numactl("taskset", {{"taskset", "-c", cpu_list(layout.parts[0])}, {}, {}}, machine, layout, memory);
 }
 
-Parsed parse_taskset(const Reader& read, CommandLine& line) {
-  if (line.value()) {
-    const std::string& value = *line.value();
-    return {{{value.starts_with("0x") ? read.mask(value) : ascending(read.list(value))}}, {}};
-  }
-  const bool list = line.take("--cpu-list").has_value(), pid = line.take("--pid").has_value();
-  Words command = line.command();
-  if (command.empty()) read.refuse(line.text());
-  const std::string value = command.front();
-  command.erase(command.begin());
-  Parsed parsed{{{list ? ascending(read.list(value)) : read.mask(value)}}, {}};
-  if (pid && !command.empty()) {
-    parsed.left_out.push_back("-p " + command.front());
-    command.clear();
-  }
-  line.set_command(command);
-  return parsed;
-}
-
 }  // namespace
 
 const KnownProgram& numactl_program() {
@@ -143,6 +124,33 @@ const KnownProgram& numactl_program() {
                                         {"--hardware -H", 0}},
                                        true};
   return program;
+}
+
+const KnownProgram& taskset_program() {
+  static const KnownProgram program = {
+      {"taskset"},
+      {{"--cpu-list -c", 0}, {"--all-tasks -a", 0}, {"--pid -p", 0}, {"--help -h", 0}, {"--version -V", 0}},
+      true};
+  return program;
+}
+
+Parsed parse_taskset(const Reader& read, CommandLine& line) {
+  if (line.value()) {
+    const std::string& value = *line.value();
+    return {{{value.starts_with("0x") ? read.mask(value) : ascending(read.list(value))}}, {}};
+  }
+  const bool list = line.take("--cpu-list").has_value(), pid = line.take("--pid").has_value();
+  Words command = line.command();
+  if (command.empty()) read.refuse(line.text());
+  const std::string value = command.front();
+  command.erase(command.begin());
+  Parsed parsed{{{list ? ascending(read.list(value)) : read.mask(value)}}, {}};
+  if (pid && !command.empty()) {
+    parsed.left_out.push_back("-p " + command.front());
+    command.clear();
+  }
+  line.set_command(command);
+  return parsed;
 }
 
 std::optional<MemoryPolicy> take_numactl_memory(const Reader& read, CommandLine& line) {
@@ -179,16 +187,7 @@ std::vector<Syntax> numactl() {
   return {
       {"numactl", "numactl", "'--physcpubind=0-3,8', '-N 0 -m 0', '+0-3' or '!0'", kAbsolute, true, false, emit_numactl,
        numactl_program(), parse_numactl},
-      {"taskset",
-       "taskset",
-       "'-c 0-6:2,8' or '0x11'",
-       kAbsolute,
-       true,
-       false,
-       emit_taskset,
-       {{"taskset"},
-        {{"--cpu-list -c", 0}, {"--all-tasks -a", 0}, {"--pid -p", 0}, {"--help -h", 0}, {"--version -V", 0}},
-        true},
+      {"taskset", "taskset", "'-c 0-6:2,8' or '0x11'", kAbsolute, true, false, emit_taskset, taskset_program(),
        parse_taskset},
   };
 }

@@ -147,7 +147,7 @@ def _evidence(outcomes: Sequence[CandidateRun]) -> dict[str, float]:
 
 
 # Forms of `meshmark-place translate` that start one rank on each part.
-_RANK_FORMS: Final = ("openmpi", "openmpi5", "mpich", "slurm", "slurm-mask", "flux")
+_RANK_FORMS: Final = ("openmpi", "openmpi5", "mpich", "slurm", "slurm-mask", "flux", "jsrun", "blaunch", "pbsdsh")
 
 
 @dataclass(frozen=True, slots=True)

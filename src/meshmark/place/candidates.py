@@ -21,7 +21,7 @@ WAITS: Final = ("active", "passive")  # values of OMP_WAIT_POLICY
 WAIT_POLICIES: Final = ("default", *WAITS)
 SCHEDULERS: Final = ("other", "batch", "idle", "fifo")  # scheduling classes
 LAUNCHERS: Final = frozenset(
-    {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "srun", "flux", "jsrun", "aprun"}
+    {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "srun", "flux", "jsrun", "aprun", "blaunch", "pbsdsh"}
 )
 BUSY: Final = 0.1  # a thread that computes at least this share of the time needs a CPU
 

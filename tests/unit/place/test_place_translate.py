@@ -36,7 +36,7 @@ def test_every_form_is_there_with_its_line_or_its_reason() -> None:
     assert forms["openmpi"]["numbers"] == "absolute" and forms["openmpi5"]["numbers"].startswith("relative")
     assert forms["openmpi5"]["files"] == {"rankfile": "rank 0=localhost slot=0-1\nrank 1=localhost slot=2-3\n"}
     assert forms["omp-places"]["environment"]["OMP_PLACES"] == "{0,4},{1,5}"
-    assert set(refusals) == {"lsf", "gomp", "hwloc", "likwid", "numactl", "taskset", "cpuset"}
+    assert set(refusals) == {"lsf", "blaunch", "pbsdsh", "gomp", "hwloc", "likwid", "numactl", "taskset", "cpuset"}
     assert "one mask" in refusals["taskset"] and "one CPU per part" in refusals["gomp"]
 
 
