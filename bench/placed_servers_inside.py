@@ -236,7 +236,7 @@ def computes(pid: int, threads: int) -> bool:
     """Return whether this many threads of a program use a CPU during a second."""
     before = times(pid)
     time.sleep(1.0)
-    return sum(used > before.get(thread, 0.0) + 0.05 for thread, used in times(pid).items()) >= threads
+    return sum(used > before.get(thread, 0.0) + 0.02 for thread, used in times(pid).items()) >= threads
 
 
 @contextmanager
