@@ -26,7 +26,7 @@ class SimulatedMachine {
         network_(graph, routing, routers, calendar_),
         memories_(graph, rules),
         results_(trial, rules.memory.line_bytes),
-        protocol_(graph, rules, trial.check, network_, memories_, directory_, calendar_),
+        protocol_(graph, rules, trial, network_, memories_, directory_, calendar_),
         cores_(graph, rules, trial, directory_, protocol_, calendar_, results_),
         frames_(graph, rules, trial.window, frames) {}
 
@@ -43,6 +43,7 @@ class SimulatedMachine {
       if (!warm && now >= trial_.warm) {
         warm = true;
         before_ = busy_times(network_, memories_, trial_.warm);
+        protocol_.forget_pairs();
       }
       handle(event);
       if (trial_.measure == 0 && cores_.unfinished() == 0 && protocol_.open() == 0) break;
@@ -86,6 +87,7 @@ class SimulatedMachine {
   TrialResult result(Time now) {
     TrialResult r;
     r.groups = results_.take();
+    r.pairs = protocol_.pairs();
     r.measured = now - trial_.warm;
     r.packet_hops = network_.packet_hops();
     r.requested = protocol_.requested();

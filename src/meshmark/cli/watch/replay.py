@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,21 +11,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshmark.cli.console import say
-from meshmark.cli.options import in_folder
+from meshmark.cli.options import given, in_folder
+from meshmark.cli.watch.explained import CoverageOption, CsvOption, SourceOption, TrafficOption, check_source, explain
 from meshmark.cli.watch.options import (
     Address,
+    BeginOption,
+    EndOption,
     HighOption,
     HostOption,
     JsonOption,
     LowOption,
     NoTokenOption,
     PaletteOption,
+    PartOption,
     PortOption,
     RecordingArgument,
     TokenFileOption,
     TokenOption,
     WebOption,
     address_of_page,
+    check_part,
     colour_bounds,
     given_colours,
     refuse_colours,
@@ -36,6 +42,7 @@ from meshmark.errors import UsageError
 
 if TYPE_CHECKING:
     from meshmark.watch.frames import Header
+    from meshmark.watch.recorder.window import TimeWindow
     from meshmark.watch.recording import RecordingFile
 
 
@@ -70,6 +77,13 @@ def replay(
             show_default=False,
         ),
     ] = None,
+    traffic: TrafficOption = False,
+    source: SourceOption = "",
+    coverage: CoverageOption = False,
+    begin: BeginOption = 0.0,
+    end: EndOption = math.inf,
+    window: PartOption = "",
+    as_csv: CsvOption = False,
     speed: Annotated[float, typer.Option("--speed", min=0.01, max=1000, help="multiple of the recorded rate")] = 1.0,
     low: LowOption = 0.0,
     high: HighOption = 100.0,
@@ -81,9 +95,9 @@ def replay(
     no_token: NoTokenOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay a recording, or show the change between two.
+    """Replay a recording, show the change between two, or explain which memories, links and CPUs it used.
 
-    example: meshmark replay night.parquet --web; meshmark replay night.parquet --trace night.json.gz
+    example: meshmark replay night.parquet --web; meshmark replay night.parquet --traffic --coverage
     """
     from meshmark.watch.recording import opened
 
@@ -95,6 +109,19 @@ def replay(
         raise UsageError(f"{requested_forms[1]}: found with {requested_forms[0]}; allowed: one of {', '.join(forms)}")
     if trace is not None and against is not None:
         raise UsageError("--trace: found with --against; allowed: a trace of one recording")
+    check_part(ctx, begin, end, window)
+    check_source(source, traffic)
+    if traffic or coverage:
+        refuse_with = next((n for n in ("--web", "--html", "--trace") if forms[n]), "--against" if against else "")
+        if refuse_with:
+            raise UsageError(f"{refuse_with}: found with --{'traffic' if traffic else 'coverage'}, allowed without it")
+        refuse_colours(given_colours(ctx), "--traffic or --coverage, which have no map")
+        recording = opened(file)
+        explain(recording, _part_of(recording, ctx, begin, end, window), traffic, coverage, source, as_json, as_csv)
+        return
+    for name, option in (("begin", "--from"), ("end", "--to"), ("window", "--window"), ("as_csv", "--csv")):
+        if given(ctx, name):
+            raise UsageError(f"{option}: found without --traffic or --coverage, allowed with one of them")
     if page is not None:
         from meshmark.web.page import check_out
 
@@ -128,6 +155,15 @@ def replay(
             frames = frames[-1:]  # without a terminal, only the last frame is printed
         simulated_time = recording.header.period_s < 1e-3  # simulated microseconds
         show_frames(recording.header, paced(frames, 10.0, 0.0 if simulated_time else speed), *bounds, palette)
+
+
+def _part_of(recording: RecordingFile, ctx: typer.Context, begin: float, end: float, window: str) -> TimeWindow:
+    """Return the part of a recording that the options name."""
+    from meshmark.watch.recorder.window import TimeWindow, window_of_command
+
+    if window:
+        return window_of_command(recording)
+    return TimeWindow(0.0, begin if given(ctx, "begin") else -math.inf, end)
 
 
 def _write_page(out: Path, header: Header, packed: bytes) -> None:
