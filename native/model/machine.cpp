@@ -94,8 +94,10 @@ class SimulatedMachine {
     r.answered = protocol_.answered();
     r.hits = cores_.hits();
     const double span = static_cast<double>(std::max<Time>(r.measured, 1));
-    const BusyTimes start = before_ ? *before_ : busy_times(network_, memories_, 0);
     const BusyTimes busy = busy_times(network_, memories_, now);
+    // Without a warm-up, nothing was busy at the start.
+    const BusyTimes start = before_.value_or(
+        BusyTimes{std::vector<Time>(busy.outputs.size(), 0), std::vector<double>(busy.memories.size(), 0)});
     for (std::size_t o = 0; o < busy.outputs.size(); ++o)
       r.output_busy.push_back(static_cast<double>(busy.outputs[o] - start.outputs[o]) / span);
     for (std::size_t m = 0; m < busy.memories.size(); ++m)
