@@ -35,14 +35,14 @@ from meshmark.watch.traffic.rebuild import PacketBytes, TrafficSums, rebuild
 from meshmark.watch.traffic.routes import LinkGraph
 
 MODELS: Final = (
-    *("gs1280-4", "gs1280-8", "gs1280-16", "gs1280-32", "gs1280-64", "es80", "altix3700", "altix4700"),
+    *("gs1280-4", "gs1280-8", "gs1280-16", "gs1280-32", "es80", "altix3700", "altix4700"),
     *("gs320-16", "gs320-32", "e325", "xeon5500", "p690"),
 )
 PATTERNS: Final = ("hot_spot", "random_reads", "throughput", "exchange", "halo", "swap", "all_to_all")
 MIXTURES: Final = 4
 OBSERVERS: Final = ("memories and links", "and CPUs", "and remote loads")
 AIM: Final = 0.05
-WINDOW_NS: Final = 500.0
+WINDOW_NS: Final = 2000.0
 PAGES: Final = 500  # pages of a program that are sampled
 
 Floats = NDArray[np.float64]

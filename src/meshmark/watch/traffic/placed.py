@@ -15,6 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from meshmark.watch.traffic.matrix import remote_share
+
 Floats = NDArray[np.float64]
 
 RATE_RATIO: Final = 4.0
@@ -52,6 +54,11 @@ class PlacedShares:
     high: Floats
     remote_low: float
     remote_high: float
+
+    @property
+    def remote(self) -> float:
+        """Return the estimated share of remote accesses."""
+        return remote_share(self.value)
 
 
 def estimate(programs: Iterable[PlacedProgram]) -> PlacedShares | None:

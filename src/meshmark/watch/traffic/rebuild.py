@@ -25,11 +25,14 @@ Floats = NDArray[np.float64]
 
 _ASSUMED_READS: Final = 0.75  # share of memory traffic, where only reads and writes together are known
 _COUNT_ERROR: Final = 1e-4  # relative, of traffic that CPUs and memories count
-_LINK_ERROR: Final = 0.01  # of all loads of links, which need not be explained: routes are not known exactly
-_SMALLEST_ERROR: Final = 0.02  # relative, of the load of one link
+_LINK_ERROR: Final = 0.015  # of all loads of links, which need not be explained: routes are not known exactly
+_LARGEST_ERROR: Final = 30.0  # relative, of the load of one link, at first
+_SMALLEST_ERROR: Final = 0.02  # likewise, at the end
 _ROUNDS: Final = 24  # of estimates of traffic and of routes, in turn
+_ADAPTATIONS: Final = 4  # of routes to the loads, in each round
+_STEADY: Final = 0.95  # ratio of successive residuals above which routes do not adapt further
 _STEPS: Final = 60  # of Newton's method
-_CONVERGED: Final = 1e-3  # largest gradient, in units of the errors
+_CONVERGED: Final = 1e-8  # decrease of the dual that Newton's method predicts
 _SMALLEST_STEP: Final = 1e-4  # share of a step of Newton's method below which the search ends
 _MAX_EXPONENT: Final = 100.0
 
@@ -133,16 +136,25 @@ def rebuild(sums: TrafficSums, graph: LinkGraph, packets: PacketBytes) -> Floats
     scale = np.concatenate([np.maximum(count_values, 0.01 / nodes), np.maximum(loads, floor)])
     traffic: Floats = prior
     multipliers = np.zeros(len(values))
-    # Links count little until the routes have adapted to their loads, and no more than is needed to explain them.
-    for link_error in np.geomspace(1.0, _SMALLEST_ERROR, _ROUNDS):
+    # Routes explain the loads as far as they can; then traffic does, and no more than is needed.
+    for link_error in np.geomspace(_LARGEST_ERROR, _SMALLEST_ERROR, _ROUNDS):
         use = link_use(graph, packets, weights)[known]
         error = np.concatenate([np.full(len(count_values), _COUNT_ERROR), np.full(len(loads), link_error)])
-        traffic, multipliers = _least_entropy(prior, _stacked(counts, use), values, error * scale, multipliers)
-        predicted = use @ traffic
-        if np.abs(predicted - loads).sum() <= _LINK_ERROR * loads.sum():
+        solution = _least_entropy(prior, _stacked(counts, use), values, error * scale, multipliers)
+        if solution is None:
             break
-        ratio = (loads + 1e-3 * floor) / (predicted + 1e-3 * floor)
-        weights[known] = np.clip(weights[known] * np.sqrt(np.clip(ratio, 0.1, 10.0)), 1e-6, 1e6)
+        traffic, multipliers = solution
+        residual = np.inf
+        for _ in range(_ADAPTATIONS):
+            predicted = use @ traffic
+            last, residual = residual, float(np.abs(predicted - loads).sum())
+            if residual <= _LINK_ERROR * loads.sum() or residual > _STEADY * last:
+                break
+            ratio = (loads + 1e-3 * floor) / (predicted + 1e-3 * floor)
+            weights[known] = np.clip(weights[known] * np.sqrt(np.clip(ratio, 0.1, 10.0)), 1e-6, 1e6)
+            use = link_use(graph, packets, weights)[known]
+        if residual <= _LINK_ERROR * loads.sum():
+            break
     return np.asarray(traffic.reshape(2, nodes, nodes) * total)
 
 
@@ -190,14 +202,14 @@ def count_equations(sums: TrafficSums) -> tuple[csr_array, Floats]:
 
 def _least_entropy(
     prior: Floats, equations: csr_array, values: Floats, errors: Floats, start: Floats
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats] | None:
     """Minimise the entropy of x relative to the prior plus half the squared errors of the equations.
 
     The dual problem, x = prior exp(equationsᵀ multipliers), is smooth and has one multiplier for each equation, so
     Newton's method solves it. Equations and multipliers are scaled by the errors.
 
     Returns:
-        x, and the multipliers, with which a similar problem can start.
+        x, and the multipliers, with which a similar problem can start; None if the method does not converge.
     """
     from scipy.sparse import diags_array
 
@@ -212,10 +224,10 @@ def _least_entropy(
     best, x = dual(multipliers)
     for _ in range(_STEPS):
         gradient = scaled @ x - targets + multipliers
-        if np.abs(gradient).max() < _CONVERGED:
-            break
         hessian = (scaled @ diags_array(x) @ transposed).toarray() + np.eye(len(values))
         step = np.linalg.solve(hessian, gradient)
+        if gradient @ step < _CONVERGED:
+            return x, multipliers
         size = 1.0
         while size > _SMALLEST_STEP:
             candidate, moved = dual(multipliers - size * step)
@@ -224,5 +236,5 @@ def _least_entropy(
                 break
             size /= 2
         else:
-            break
-    return x, multipliers
+            return None
+    return None

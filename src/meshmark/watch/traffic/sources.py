@@ -261,8 +261,7 @@ def _estimated(header: Header, totals: _Totals) -> TrafficMatrix:
         f"of one node access memory up to {RATE_RATIO:g} times as often as others.",
     ]
     value, low, high = shares.value, shares.low, shares.high
-    share = remote_share(value)
-    remote = RemoteShare(share, shares.remote_low, shares.remote_high)
+    remote = RemoteShare(shares.remote, shares.remote_low, shares.remote_high)
     counted = totals.remote[~np.isnan(totals.remote)]
     if len(counted) == len(names):
         notes.append(f"The CPUs count {100 * counted.mean():.0f} % remote loads, as a mean of the nodes.")
