@@ -35,7 +35,7 @@ from meshmark.watch.traffic.rebuild import PacketBytes, TrafficSums, rebuild
 from meshmark.watch.traffic.routes import LinkGraph
 
 MODELS: Final = (
-    *("gs1280-4", "gs1280-8", "gs1280-16", "gs1280-32", "es80", "altix3700", "altix4700"),
+    *("gs1280-4", "gs1280-8", "gs1280-16", "es80", "altix3700", "altix4700"),
     *("gs320-16", "gs320-32", "e325", "xeon5500", "p690"),
 )
 PATTERNS: Final = ("hot_spot", "random_reads", "throughput", "exchange", "halo", "swap", "all_to_all")
@@ -131,7 +131,8 @@ def judge_rebuilt(case: TrafficCase, model: str, scores: Scores) -> str:
     """Rebuild a case for each observer; return the errors as text."""
     graph, traffic = LinkGraph.of(case.header), case.header.more["traffic"]
     line, size = traffic["line_bytes"], traffic["packet_bytes"]
-    packets = PacketBytes(*(size[k] / line for k in ("request", "data", "ack")), traffic["probes_all"])
+    request, data, ack = (size[key] / line for key in ("request", "data", "ack"))
+    packets = PacketBytes(request, data, ack, traffic["probes_all"])
     truth, total = case.truth, case.truth.sum()
     texts = []
     for observer in OBSERVERS:
@@ -157,7 +158,7 @@ def judge_estimate(case: TrafficCase, rng: np.random.Generator, scores: Scores) 
     for actor in case.run["actors"]:
         for cpu in range(len(node_of)) if actor["cpus"] == "all" else actor["cpus"]:
             ran[node_of[cpu]] += 1.0
-    pages = rng.multinomial(PAGES, truth.sum(axis=0)).astype(float)
+    pages = rng.multinomial(PAGES, np.minimum(1.0, truth.sum(axis=0))).astype(float)
     shares = estimate([PlacedProgram(ran, 0.0, pages, PAGES)])
     assert shares is not None
     inside = float(((shares.low <= truth + 1e-9) & (truth - 1e-9 <= shares.high)).mean())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshmark.cli.console import say
+from meshmark.cli.options import given
+from meshmark.cli.watch.options import given_colours, refuse_colours
 from meshmark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,14 +40,36 @@ CoverageOption = Annotated[
 CsvOption = Annotated[bool, typer.Option("--csv", help="with --traffic or --coverage: print rows")]
 
 
-def check_source(source: str, traffic: bool) -> None:
-    """Refuse an unknown source, or one without `--traffic`."""
+def check_explanation(ctx: typer.Context, traffic: bool, coverage: bool, source: str) -> None:
+    """Refuse options of `replay` that do not suit each other.
+
+    Raises:
+        UsageError: An option needs `--traffic` or `--coverage`, or contradicts them.
+    """
     from meshmark.watch.traffic.matrix import SOURCES
 
     if source and source not in SOURCES:
         raise UsageError(f"--source: found '{source}'; allowed: {', '.join(SOURCES)}")
     if source and not traffic:
         raise UsageError("--source: found without --traffic, allowed with it")
+    if not traffic and not coverage:
+        for name, option in (("begin", "--from"), ("end", "--to"), ("window", "--window"), ("as_csv", "--csv")):
+            if given(ctx, name):
+                raise UsageError(f"{option}: found without --traffic or --coverage, allowed with one of them")
+        return
+    for name, option in (("web", "--web"), ("page", "--html"), ("trace", "--trace"), ("against", "--against")):
+        if given(ctx, name):
+            raise UsageError(f"{option}: found with --{'traffic' if traffic else 'coverage'}, allowed without it")
+    refuse_colours(given_colours(ctx), "--traffic or --coverage, which have no map")
+
+
+def part_of(recording: RecordingFile, ctx: typer.Context, begin: float, end: float, window: str) -> TimeWindow:
+    """Return the part of a recording that the options name."""
+    from meshmark.watch.recorder.window import TimeWindow, window_of_command
+
+    if window:
+        return window_of_command(recording)
+    return TimeWindow(0.0, begin if given(ctx, "begin") else -math.inf, end)
 
 
 def explain(

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshmark.cli.console import say
-from meshmark.cli.options import given, in_folder
-from meshmark.cli.watch.explained import CoverageOption, CsvOption, SourceOption, TrafficOption, check_source, explain
+from meshmark.cli.options import in_folder
+from meshmark.cli.watch.explained import (
+    CoverageOption,
+    CsvOption,
+    SourceOption,
+    TrafficOption,
+    check_explanation,
+    explain,
+    part_of,
+)
 from meshmark.cli.watch.options import (
     Address,
     BeginOption,
@@ -42,7 +50,6 @@ from meshmark.errors import UsageError
 
 if TYPE_CHECKING:
     from meshmark.watch.frames import Header
-    from meshmark.watch.recorder.window import TimeWindow
     from meshmark.watch.recording import RecordingFile
 
 
@@ -110,18 +117,11 @@ def replay(
     if trace is not None and against is not None:
         raise UsageError("--trace: found with --against; allowed: a trace of one recording")
     check_part(ctx, begin, end, window)
-    check_source(source, traffic)
+    check_explanation(ctx, traffic, coverage, source)
     if traffic or coverage:
-        refuse_with = next((n for n in ("--web", "--html", "--trace") if forms[n]), "--against" if against else "")
-        if refuse_with:
-            raise UsageError(f"{refuse_with}: found with --{'traffic' if traffic else 'coverage'}, allowed without it")
-        refuse_colours(given_colours(ctx), "--traffic or --coverage, which have no map")
         recording = opened(file)
-        explain(recording, _part_of(recording, ctx, begin, end, window), traffic, coverage, source, as_json, as_csv)
+        explain(recording, part_of(recording, ctx, begin, end, window), traffic, coverage, source, as_json, as_csv)
         return
-    for name, option in (("begin", "--from"), ("end", "--to"), ("window", "--window"), ("as_csv", "--csv")):
-        if given(ctx, name):
-            raise UsageError(f"{option}: found without --traffic or --coverage, allowed with one of them")
     if page is not None:
         from meshmark.web.page import check_out
 
@@ -155,15 +155,6 @@ def replay(
             frames = frames[-1:]  # without a terminal, only the last frame is printed
         simulated_time = recording.header.period_s < 1e-3  # simulated microseconds
         show_frames(recording.header, paced(frames, 10.0, 0.0 if simulated_time else speed), *bounds, palette)
-
-
-def _part_of(recording: RecordingFile, ctx: typer.Context, begin: float, end: float, window: str) -> TimeWindow:
-    """Return the part of a recording that the options name."""
-    from meshmark.watch.recorder.window import TimeWindow, window_of_command
-
-    if window:
-        return window_of_command(recording)
-    return TimeWindow(0.0, begin if given(ctx, "begin") else -math.inf, end)
 
 
 def _write_page(out: Path, header: Header, packed: bytes) -> None:

@@ -41,7 +41,7 @@ class TrafficBounds:
 def traffic_bounds(sums: TrafficSums, graph: LinkGraph, packets: PacketBytes) -> TrafficBounds:
     """Return the bounds of the traffic of each pair and of its remote share.
 
-    Up to `MAX_NODES` nodes, the bounds of the remote share are the tightest; up to 8 nodes, those of pairs are, too.
+    Up to `MAX_NODES` nodes, no tighter bounds of the remote share exist; up to 8 nodes, this also holds for pairs.
     """
     nodes, total = sums.nodes, sums.total
     if total <= 0:
@@ -181,7 +181,7 @@ def _limits(program: _Program, tolerance: float) -> tuple[Floats, Floats]:
 
 
 def _optimum(program: _Program, costs: Floats, tolerance: float) -> float | None:
-    """Return the lowest cost of all matrices with the sums; None if there is none."""
+    """Return the lowest cost of all matrices with the sums; None if no matrix has them."""
     from scipy.sparse import vstack
 
     above, below = _limits(program, tolerance)

@@ -33,7 +33,7 @@ _RATES: Final = ("memory.read", "memory.write", "memory.traffic", "memory.busy",
 
 
 @dataclass(slots=True)
-class _Totals:
+class _RecordedSums:
     """Sums over the frames of a recording.
 
     Attributes:
@@ -76,8 +76,8 @@ def traffic_of(header: Header, frames: Iterable[Frame], source: str = "", whole:
     raise TrafficAbsent("the traffic between nodes is unknown: " + "; ".join(reasons))
 
 
-def _totals(header: Header, frames: Iterable[Frame]) -> _Totals:
-    totals = _Totals()
+def _totals(header: Header, frames: Iterable[Frame]) -> _RecordedSums:
+    totals = _RecordedSums()
     known: dict[str, Floats] = {}
     nodes = header.count("node")
     node_of_cpu = _nodes_of(header, "cpu")
@@ -147,7 +147,7 @@ def _pairs(header: Header) -> tuple[Floats, float] | None:
     return value, seconds
 
 
-def _counted(header: Header, totals: _Totals, whole: bool) -> TrafficMatrix:
+def _counted(header: Header, totals: _RecordedSums, whole: bool) -> TrafficMatrix:
     names = _names(header)
     pairs = _pairs(header)
     if pairs is not None:
@@ -164,7 +164,7 @@ def _counted(header: Header, totals: _Totals, whole: bool) -> TrafficMatrix:
     raise TrafficAbsent("no processor counts traffic by pair of nodes")
 
 
-def _by_node(header: Header, totals: _Totals) -> Floats | None:
+def _by_node(header: Header, totals: _RecordedSums) -> Floats | None:
     """Return what memories read, wrote, and moved together, in B by node, shape (3, nodes); None if it is unknown."""
     nodes, node_of = header.count("node"), _nodes_of(header, "memory")
     amounts = [totals.amounts.get(m) for m in ("memory.read", "memory.write", "memory.traffic")]
@@ -188,7 +188,7 @@ def _by_node(header: Header, totals: _Totals) -> Floats | None:
     return columns if np.isfinite(columns).any() else None
 
 
-def _rebuilt(header: Header, totals: _Totals, whole: bool) -> TrafficMatrix:
+def _rebuilt(header: Header, totals: _RecordedSums, whole: bool) -> TrafficMatrix:
     names = _names(header)
     nodes = len(names)
     if nodes > _MAX_REBUILT:
@@ -227,7 +227,7 @@ def _rebuilt(header: Header, totals: _Totals, whole: bool) -> TrafficMatrix:
     return TrafficMatrix(REBUILT, names, "B", totals.seconds, value, low, high, bounded, notes)
 
 
-def _link_bytes(header: Header, totals: _Totals) -> Floats:
+def _link_bytes(header: Header, totals: _RecordedSums) -> Floats:
     traffic = header.more.get("traffic")
     rates = traffic.get("link_bytes_per_s") if isinstance(traffic, dict) else None
     busy, out = totals.amounts.get("link.busy"), totals.amounts.get("link.out")
@@ -247,7 +247,7 @@ def _packets(header: Header) -> PacketBytes:
         return PacketBytes()
 
 
-def _estimated(header: Header, totals: _Totals) -> TrafficMatrix:
+def _estimated(header: Header, totals: _RecordedSums) -> TrafficMatrix:
     names = _names(header)
     if header.source == "model":
         raise TrafficAbsent("a simulated machine has no processes")
