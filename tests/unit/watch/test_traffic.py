@@ -166,6 +166,15 @@ def test_neighbours_on_a_ring_cannot_be_told_from_a_mixture() -> None:
     assert np.abs(value - neighbours).sum() / neighbours.sum() < 0.05
 
 
+def test_on_large_machines_the_counts_of_the_cpus_still_bound_the_remote_share() -> None:
+    graph = ring(40)
+    value = np.ones((40, 40)) + 40 * np.eye(40)
+    bounds = traffic_bounds(sums_of(value, graph, True), graph, PacketBytes())
+    assert bounds.remote_low == pytest.approx(39 / 80, rel=0.06) == bounds.remote_high
+    loose = traffic_bounds(sums_of(value, graph, False), graph, PacketBytes())
+    assert loose.remote_low <= bounds.remote_low and bounds.remote_high <= loose.remote_high
+
+
 def test_two_nodes_are_determined_by_memories_and_links() -> None:
     graph = LinkGraph((0, 1), ((0, 1), (1, 0)), 2)
     value = np.array([[5.0, 1.0], [3.0, 2.0]])

@@ -20,6 +20,7 @@ _MOST_GROUPS: Final = 16  # rows of the matrix; more nodes are added up in group
 _PAIRS: Final = 8  # pairs that are listed
 _COMPONENTS: Final = 12  # components that are listed
 _SHADES: Final = " ░▒▓█"
+_SMALLEST_SHARE: Final = 1e-5  # below, a share is shown as 0
 _WIDE: Final = 0.1  # width of the bounds of the remote share from which loads do not determine it
 _ORIGIN: Final = {
     COUNTED: "counted",
@@ -50,7 +51,9 @@ def _share(share: float) -> str:
 
 
 def _ratio(remote: float) -> str:
-    return number((1 - remote) / remote) if remote > 0 else "all local"
+    if remote < _SMALLEST_SHARE:
+        return "all local"
+    return "0" if 1 - remote < _SMALLEST_SHARE else number((1 - remote) / remote)
 
 
 def traffic_sections(matrix: TrafficMatrix) -> list[TableSection]:

@@ -52,6 +52,12 @@ def traffic_bounds(sums: TrafficSums, graph: LinkGraph, packets: PacketBytes) ->
     low, high = _simple_bounds(sums, graph, packets, tolerance)
     diagonal = np.eye(nodes, dtype=bool)
     local_low, local_high = float(low[diagonal].sum()) / total, min(1.0, float(high[diagonal].sum()) / total)
+    # What CPUs count of their reads bounds the local share, except for written data.
+    local_reads = float((sums.moved * (1 - sums.remote)).sum()) / total
+    written = float(sums.columns[1].sum()) / total
+    if not np.isnan(local_reads):
+        local_low = max(local_low, (local_reads - written) * (1 - tolerance))
+        local_high = min(local_high, (local_reads + written) * (1 + tolerance))
     if program is not None and least is not None:
         local_low, local_high = _extremes(program, diagonal, tolerance, (local_low, local_high))
         for i, j in np.ndindex(nodes, nodes) if nodes <= _MAX_CELL_NODES else ():
