@@ -26,7 +26,7 @@ class SimulatedMachine {
         network_(graph, routing, routers, calendar_),
         memories_(graph, rules),
         results_(trial, rules.memory.line_bytes),
-        protocol_(graph, rules, trial.check, network_, memories_, directory_, calendar_),
+        protocol_(graph, rules, trial, network_, memories_, directory_, calendar_),
         cores_(graph, rules, trial, directory_, protocol_, calendar_, results_),
         frames_(graph, rules, trial.window, frames) {}
 
@@ -43,6 +43,7 @@ class SimulatedMachine {
       if (!warm && now >= trial_.warm) {
         warm = true;
         before_ = busy_times(network_, memories_, trial_.warm);
+        protocol_.forget_pairs();
       }
       handle(event);
       if (trial_.measure == 0 && cores_.unfinished() == 0 && protocol_.open() == 0) break;
@@ -86,14 +87,17 @@ class SimulatedMachine {
   TrialResult result(Time now) {
     TrialResult r;
     r.groups = results_.take();
+    r.pairs = protocol_.pairs();
     r.measured = now - trial_.warm;
     r.packet_hops = network_.packet_hops();
     r.requested = protocol_.requested();
     r.answered = protocol_.answered();
     r.hits = cores_.hits();
     const double span = static_cast<double>(std::max<Time>(r.measured, 1));
-    const BusyTimes start = before_ ? *before_ : busy_times(network_, memories_, 0);
     const BusyTimes busy = busy_times(network_, memories_, now);
+    // Without a warm-up, nothing was busy at the start.
+    const BusyTimes start = before_.value_or(
+        BusyTimes{std::vector<Time>(busy.outputs.size(), 0), std::vector<double>(busy.memories.size(), 0)});
     for (std::size_t o = 0; o < busy.outputs.size(); ++o)
       r.output_busy.push_back(static_cast<double>(busy.outputs[o] - start.outputs[o]) / span);
     for (std::size_t m = 0; m < busy.memories.size(); ++m)

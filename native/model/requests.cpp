@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "model/closed.hpp"
+#include "model/memory/memory.hpp"
 #include "model/memory/traffic.hpp"
 #include "model/network/table.hpp"
 
@@ -26,6 +27,7 @@ Ready::Ready(const json& machine)
 namespace {
 
 constexpr double kMaxNs = 1e12;
+constexpr std::uint32_t kMaxTrafficNodes = 512;  ///< above, the counts of all pairs of nodes are too many to print
 
 /// Returns one link of an answer, with a value under `key`.
 json link_of(const Graph& g, const Output& o, const char* key, const json& value) {
@@ -98,6 +100,10 @@ Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
   trial.warm = ps(t.number("warm_ns", 0, kMaxNs, 0));
   trial.measure = ps(t.number("measure_ns", 0, kMaxNs, 0));
   trial.check = t.flag("check", false);
+  trial.traffic = t.flag("traffic", false);
+  if (trial.traffic && m.graph.nodes() > kMaxTrafficNodes)
+    t.refuse("traffic", "it with " + std::to_string(m.graph.nodes()) + " nodes",
+             "machines of at most " + std::to_string(kMaxTrafficNodes) + " nodes");
   trial.batches = t.integer("batches", 1, 10000, 11);
   trial.window = ps(t.number("window_ns", 0, kMaxNs, 0));
   const std::vector<std::uint32_t> cpus = by_node(m.graph, EndpointKind::cpu), ios = by_node(m.graph, EndpointKind::io);
@@ -150,6 +156,13 @@ Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
   return trial;
 }
 
+json rows_of(const std::vector<std::uint64_t>& values, std::size_t columns) {
+  json rows = json::array();
+  for (auto row = values.begin(); row != values.end(); row += static_cast<std::ptrdiff_t>(columns))
+    rows.push_back(std::vector<std::uint64_t>(row, row + static_cast<std::ptrdiff_t>(columns)));
+  return rows;
+}
+
 json trial_answer(const Ready& m, const Table& t, std::uint64_t seed, const FrameSink& frames) {
   if (!m.has_memory) throw UsageError("memory", "found nothing", "a table [memory], which this run needs");
   if (m.routers.exclusive)
@@ -180,6 +193,9 @@ json trial_answer(const Ready& m, const Table& t, std::uint64_t seed, const Fram
               {"asked", r.requested},
               {"answered", r.answered},
               {"hits", r.hits}};
+  if (trial.traffic)
+    answer["traffic"] = {{"reads", rows_of(r.pairs.reads, m.graph.nodes())},
+                         {"writes", rows_of(r.pairs.writes, m.graph.nodes())}};
   if (t.flag("links", false)) {
     json links = json::array();
     for (std::uint32_t o = 0; o < m.graph.outputs.size(); ++o) {
@@ -244,8 +260,12 @@ json describe(const Ready& m) {
         place.push_back(m.graph.coordinate(r, static_cast<int>(d)));
     routers.push_back({{"router", r}, {"bus", m.graph.is_bus(r)}, {"place", place}});
   }
-  for (const Output& o : m.graph.outputs)
-    if (o.to_router != kNone) links.push_back(link_of(m.graph, o, "direction", o.direction));
+  const double flit_bytes = m.routers.flit_bytes;
+  for (const Output& o : m.graph.outputs) {
+    if (o.to_router == kNone) continue;
+    links.push_back(link_of(m.graph, o, "direction", o.direction));
+    if (o.fs_per_flit > 0) links.back()["bytes_per_s"] = flit_bytes * 1e15 / static_cast<double>(o.fs_per_flit);
+  }
   json nodes = json::array();
   for (std::uint32_t n = 0; n < m.graph.nodes(); ++n)
     nodes.push_back({{"node", n},
@@ -259,16 +279,31 @@ json describe(const Ready& m) {
     for (const std::uint32_t e : by_node(m.graph, kind)) list.push_back(m.graph.endpoints[e].node);
     return list;
   };
-  return json{{"nodes", nodes},
-              {"cpu_nodes", nodes_of(EndpointKind::cpu)},
-              {"memory_nodes", nodes_of(EndpointKind::memory)},
-              {"io_nodes", nodes_of(EndpointKind::io)},
-              {"routers", routers},
-              {"links", links},
-              {"cpus", cpus},
-              {"memories", memories},
-              {"io_ports", ios},
-              {"table_bytes", m.routing.bytes()}};
+  json shape;
+  if (m.has_memory) {
+    const MemoryControllers controllers(m.graph, m.nodes);
+    json rates = json::array();
+    for (const std::uint32_t e : by_node(m.graph, EndpointKind::memory))
+      rates.push_back(controllers.bytes_per_s(m.graph.endpoints[e].index));
+    shape = {{"memory_bytes_per_s", rates},
+             {"line_bytes", m.nodes.memory.line_bytes},
+             {"packet_bytes",
+              {{"request", m.nodes.packets.request_flits * flit_bytes},
+               {"data", m.nodes.packets.data_flits * flit_bytes},
+               {"ack", m.nodes.packets.ack_flits * flit_bytes}}},
+             {"probes_all", m.nodes.coherence == Coherence::broadcast}};
+  }
+  shape.update(json{{"nodes", nodes},
+                    {"cpu_nodes", nodes_of(EndpointKind::cpu)},
+                    {"memory_nodes", nodes_of(EndpointKind::memory)},
+                    {"io_nodes", nodes_of(EndpointKind::io)},
+                    {"routers", routers},
+                    {"links", links},
+                    {"cpus", cpus},
+                    {"memories", memories},
+                    {"io_ports", ios},
+                    {"table_bytes", m.routing.bytes()}});
+  return shape;
 }
 
 json loads(const Ready& m) {

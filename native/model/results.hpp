@@ -14,8 +14,15 @@ struct GroupResult {
   Time ended = 0;                                ///< end of its last actor; 0 if no actor ends
 };
 
+/// Lines that the CPUs and I/O ports of each node read from and wrote to the memory of each node: nodes x nodes, row =
+/// node of the requester. Empty if the trial does not count them.
+struct PairLines {
+  std::vector<std::uint64_t> reads, writes;
+};
+
 struct TrialResult {
   std::vector<GroupResult> groups;
+  PairLines pairs;
   Time measured = 0;
   std::vector<double> output_busy;  ///< share of the measured time, by output
   std::vector<double> memory_busy;  ///< by memory endpoint (index order)

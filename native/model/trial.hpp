@@ -57,7 +57,8 @@ struct Trial {
   int batches = 11;
   Time window = 0;  ///< length of the window of a frame; 0: no frames
   std::uint64_t seed = 1;
-  bool check = false;  ///< verify for traces that a line has one writer and then no reader
+  bool traffic = false;  ///< count the lines that the CPUs of each node move from and to the memory of each node
+  bool check = false;    ///< verify for traces that a line has one writer and then no reader
 };
 
 }  // namespace mm::model

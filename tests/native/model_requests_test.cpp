@@ -168,6 +168,29 @@ TEST(Requests, WithLinksSayHowBusyLinksAndPortsAre) {
     EXPECT_EQ(said.at("io_share")[node].get<double>() > 0, node != 1) << node;
 }
 
+TEST(Requests, WithTrafficCountLinesByPairOfNodes) {
+  const Ready m(ring());
+  json run = trial({{"cpus", {2, 3}}, {"accesses", 20}}, {{"homes", {3}}});  // both CPUs of node 1
+  run["actors"].push_back({{"cpus", {0}}, {"accesses", 7}, {"streams", {{{"homes", {0}}, {"op", "write"}}}}});
+  EXPECT_FALSE(answer(m, run, 0, {}).contains("traffic"));
+  run["traffic"] = true;
+  const json said = answer(m, run, 0, {});
+  const json none = {0, 0, 0, 0};
+  EXPECT_EQ(said.at("traffic").at("reads"), json({none, {0, 0, 0, 40}, none, none}));
+  EXPECT_EQ(said.at("traffic").at("writes"), json({{7, 0, 0, 0}, none, none, none}));
+}
+
+TEST(Requests, WithoutWarmUpStateSharesOfTheWholeTime) {
+  const Ready m(ring());
+  json run = trial({{"accesses", 40}}, {{"homes", {1}}});
+  run["links"] = true;
+  const json said = answer(m, run, 0, {});
+  double carried = 0;
+  for (const json& link : said.at("links")) carried += link.at("share").get<double>();
+  const double line_s = 21 * 4 / 3.2e9;  // a request and its data on one link each
+  EXPECT_NEAR(carried * said.at("measured_s").get<double>(), 40 * line_s, 0.01 * 40 * line_s);
+}
+
 TEST(Requests, OfCpusMeanAllOrThoseNamed) {
   const Ready m(ring());
   const auto reads = [&](const json& cpus) { return answer(m, trial({{"cpus", cpus}}), 0, {}).at("asked"); };

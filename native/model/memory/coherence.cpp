@@ -10,10 +10,13 @@ constexpr std::uint8_t kRequestClass = 0, kForwardClass = 1, kResponseClass = 2;
 
 }  // namespace
 
-Protocol::Protocol(const Graph& graph, const NodeRules& rules, bool check, Network& network,
+Protocol::Protocol(const Graph& graph, const NodeRules& rules, const Trial& trial, Network& network,
                    MemoryControllers& memories, Directory& directory, Calendar& calendar)
     : graph_(graph), rules_(rules), network_(network), memories_(memories), directory_(directory), calendar_(calendar) {
-  if (check) check_.emplace();
+  if (trial.check) check_.emplace();
+  const std::size_t pairs = trial.traffic ? std::size_t{graph.nodes()} * graph.nodes() : 0;
+  pairs_.reads.resize(pairs);
+  pairs_.writes.resize(pairs);
   const PacketRules& p = rules.packets;
   network.addresses(std::max(p.request_flits, p.ack_flits));
   for (std::uint32_t e = 0; e < graph.endpoints.size(); ++e)
@@ -135,6 +138,17 @@ void Protocol::probe_all(std::uint32_t t, Time at) {
   }
 }
 
+void Protocol::count_pair(const Transaction& x) {
+  const std::size_t pair =
+      std::size_t{graph_.endpoints[x.requester].node} * graph_.nodes() + graph_.endpoints[x.home].node;
+  ++(x.op == Op::write ? pairs_.writes : pairs_.reads)[pair];
+}
+
+void Protocol::forget_pairs() {
+  std::fill(pairs_.reads.begin(), pairs_.reads.end(), 0);
+  std::fill(pairs_.writes.begin(), pairs_.writes.end(), 0);
+}
+
 void Protocol::served(std::uint32_t t, std::uint32_t flits, Time now) {
   const Transaction& x = pool_[t];
   if (flits > 0) network_.consumed(x.home, kRequestClass, static_cast<int>(flits), now);
@@ -142,6 +156,7 @@ void Protocol::served(std::uint32_t t, std::uint32_t flits, Time now) {
     look_up(x.owner, kForward, t, now);
     return;
   }
+  if (!pairs_.reads.empty()) count_pair(x);
   if (x.op == Op::own && x.state == State::shared) invalidate_sharers(t, now);
   respond(x.home, x.op == Op::write ? kAck : kData, t, now);
 }

@@ -12,14 +12,16 @@
 #include "model/network/graph.hpp"
 #include "model/network/network.hpp"
 #include "model/network/pool.hpp"
+#include "model/results.hpp"
+#include "model/trial.hpp"
 
 namespace mm::model {
 
 class Protocol {
  public:
-  /// `directory`: the directory of traced lines; `check`: Trial::check.
-  Protocol(const Graph& graph, const NodeRules& rules, bool check, Network& network, MemoryControllers& memories,
-           Directory& directory, Calendar& calendar);
+  /// `directory`: the directory of traced lines.
+  Protocol(const Graph& graph, const NodeRules& rules, const Trial& trial, Network& network,
+           MemoryControllers& memories, Directory& directory, Calendar& calendar);
 
   void start(const Access& access, Time now);
   /// Handles a packet of `network` that reached an endpoint.
@@ -37,6 +39,10 @@ class Protocol {
   std::uint64_t requested() const { return requested_; }
   std::uint64_t answered() const { return answered_; }
   std::uint64_t open() const { return requested_ - answered_; }
+  /// Returns the lines that memories have served since the start or the last call of `forget_pairs`; empty unless
+  /// Trial::traffic.
+  const PairLines& pairs() const { return pairs_; }
+  void forget_pairs();
 
  private:
   enum Message : std::uint8_t { kRead, kWrite, kForward, kProbe, kData, kAck };
@@ -51,6 +57,7 @@ class Protocol {
   void respond(std::uint32_t from, Message message, std::uint32_t t, Time now);
   void look_up(std::uint32_t core, Message message, std::uint32_t t, Time at);
   void probe_all(std::uint32_t t, Time at);
+  void count_pair(const Transaction& x);
   void invalidate_sharers(std::uint32_t t, Time now);
   void answer(std::uint32_t t, Time head, Time tail);
 
@@ -62,6 +69,7 @@ class Protocol {
   Calendar& calendar_;
   std::optional<SingleWriterCheck> check_;
   Pool<Transaction> pool_;
+  PairLines pairs_;
   std::uint64_t requested_ = 0, answered_ = 0;
 };
 

@@ -29,6 +29,12 @@ class MemoryControllers {
   std::size_t size() const { return controllers_.size(); }
   std::uint32_t channels(std::size_t controller) const { return controllers_[controller].channels; }
 
+  /// Returns how many bytes a controller reads per second in which all its channels are busy.
+  double bytes_per_s(std::size_t controller) const {
+    const Controller& m = controllers_[controller];
+    return m.occupancy > 0 ? 1e12 * rules_.line_bytes * m.channels / static_cast<double>(m.occupancy) : 0;
+  }
+
   /// Accepts an access at time `at`; `stripe` numbers the lines of the controller. Returns when its first data is
   /// available, or when the write is accepted.
   Time serve(std::size_t controller, std::uint64_t stripe, Op op, Time at) {

@@ -53,6 +53,7 @@ RouterRules router_rules(const Graph& graph, const json& machine) {
   r.credit = ps(t.number("credit_ns", 0, 1e6, 0));
   r.reads = t.integer("local_arbiters", 1, 4, 1);
   r.buffer_flits = t.integer("buffer_flits", 1, 8192, 64);
+  r.flit_bytes = t.integer("flit_bytes", 1, 1024, 8);
   r.exclusive = t.choice("channel_sharing", {"packets", "exclusive"}) == 1;
   if (r.exclusive && r.adaptive)
     t.refuse("channel_sharing", "exclusive", "packets; exclusive only with routing = \"dimension_order\"");

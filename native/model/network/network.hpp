@@ -32,6 +32,7 @@ struct RouterRules {
   Time credit = 0;        ///< from the freeing of space to its use upstream
   int reads = 1;          ///< local arbiters per input
   int buffer_flits = 64;  ///< size of each virtual channel
+  int flit_bytes = 8;
   bool exclusive = false;  ///< a packet owns its virtual channel until its tail has left: a FlitNetwork (flits.hpp)
   bool adaptive = true;    ///< false: dimension order (escape channels only)
 };

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from meshmark.applications.effects.profile import Profile
 from meshmark.explain.actions import command_of
 from meshmark.explain.situation import Situation
@@ -16,6 +18,7 @@ from meshmark.machine.tree import format_list
 def answer(situation: Situation, verdict: PlacementVerdict) -> dict[str, Any]:
     """Return the object that `meshmark placed --json` prints: bytes, seconds and shares of accesses."""
     gain, observation = verdict.gain, situation.observation
+    nodes, traffic = situation.traffic()
     return {
         "verdict": verdict.kind,
         "cause": verdict.cause,
@@ -30,7 +33,21 @@ def answer(situation: Situation, verdict: PlacementVerdict) -> dict[str, Any]:
         "cost_s": observation.cost_s,
         "cpus_used": observation.ran_s / observation.seconds,
         "cpus_needed": situation.demand,
-        "accesses": [{"from": a, "to": b, "share": s} for (a, b), s in sorted(situation.accesses().items())],
+        "accesses": []
+        if traffic is None
+        else [
+            {
+                "from": nodes[i],
+                "to": nodes[j],
+                "share": float(traffic.value[i, j]),
+                "low": float(traffic.low[i, j]),
+                "high": float(traffic.high[i, j]),
+            }
+            for i, j in np.argwhere(traffic.value > 0)
+        ],
+        "remote": None
+        if traffic is None
+        else {"share": traffic.remote, "low": traffic.remote_low, "high": traffic.remote_high},
         "surroundings": _surroundings(observation.surroundings),
         "processes": [
             {

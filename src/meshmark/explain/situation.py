@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from meshmark.explain.access_cost import AccessCost, access_cost, joint, read_bandwidth
 from meshmark.explain.observation import Observation, ObservedProcess, observe
 from meshmark.explain.targets import Target
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import FileTree, kilobytes
 from meshmark.store.record import Record
+from meshmark.watch.traffic.placed import PlacedProgram, PlacedShares, estimate
 
 CONCENTRATED: Final = 0.8  # share of one node from which it holds the threads, or the pages
 
@@ -85,6 +88,20 @@ class Situation:
                 total[pair] = total.get(pair, 0.0) + p.ran_s * share
         whole = sum(total.values())
         return {pair: s / whole for pair, s in total.items()}
+
+    def traffic(self) -> tuple[list[int], PlacedShares | None]:
+        """Return the nodes, and the estimated shares of accesses between them with bounds; None if nothing is known."""
+        nodes = sorted(n.os_index for n in self.topology.nodes)
+        programs = [
+            PlacedProgram(
+                np.array([p.ran_by_node.get(n, 0.0) for n in nodes]),
+                0.0,
+                np.array([float(p.own_pages.get(n, 0)) for n in nodes]),
+                0 if p.pages is None or p.pages.exact else p.pages.sampled,
+            )
+            for p in self.judged
+        ]
+        return nodes, estimate(programs)
 
     @property
     def most_local(self) -> float:

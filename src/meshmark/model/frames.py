@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from meshmark.model.engine import Answer, ask
 from meshmark.model.layout import layout
 from meshmark.model.machine import MachineFile
 from meshmark.model.patterns import PatternRequest, points_of
 
+MAX_PAIR_NODES: Final = 128  # nodes up to which traffic is counted by pair: a header with more pairs is too large
+_AFTER_LAST_NS: Final = 0.001  # the smallest time after the last frame, so that both end together
 
-def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
-    """Return the header of the frames of a model (docs/reference/frames.md), with the position of every router."""
+
+def header_line(machine: MachineFile, window_s: float, pairs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the header of the frames of a model (docs/reference/frames.md), with the position of every router.
+
+    Args:
+        machine: The modelled machine.
+        window_s: Length of a frame.
+        pairs: Traffic between nodes while the frames were simulated, as `frames_and_pairs` returns it.
+    """
     shape = ask(machine, [{"kind": "describe"}], threads=1)[0]
     topology = str(machine.data["topology"]["kind"])
     places = layout(shape, topology)
@@ -70,6 +79,19 @@ def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
             {"name": n, "unit": "1", "what": description, "of": full_scale} for n, description, full_scale in uses
         ],
         "absent": [],
+        **({"traffic": _traffic(shape, pairs)} if "memory_bytes_per_s" in shape else {}),
+    }
+
+
+def _traffic(shape: Answer, pairs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what relates the use of memories and links to traffic between nodes."""
+    return {
+        "line_bytes": shape["line_bytes"],
+        "packet_bytes": shape["packet_bytes"],
+        "probes_all": shape["probes_all"],
+        "memory_bytes_per_s": shape["memory_bytes_per_s"],
+        "link_bytes_per_s": [link.get("bytes_per_s") for link in shape["links"]],
+        **({"pairs": pairs} if pairs is not None else {}),
     }
 
 
@@ -98,14 +120,40 @@ def busiest(machine: MachineFile, workload: str) -> Mapping[str, Any]:
 
 def frame_lines(machine: MachineFile, run: Mapping[str, Any], window_ns: float, frames: int) -> Iterator[Answer]:
     """Yield the first `frames` frames of a run, which lasts as long as needed."""
+    yield from _simulated(machine, run, window_ns, frames)[0]
+
+
+def frames_and_pairs(
+    machine: MachineFile, run: Mapping[str, Any], window_ns: float, frames: int
+) -> tuple[list[Answer], dict[str, Any] | None]:
+    """Return the first `frames` frames of a run, and the traffic between nodes in this time.
+
+    Returns:
+        The frames, and `seconds`, `read` and `write`: the bytes that the CPUs and I/O ports of each node (row) read
+        from and wrote to the memory of each node (column). None if the machine has more than `MAX_PAIR_NODES` nodes.
+    """
+    shape = ask(machine, [{"kind": "describe"}], threads=1)[0]
+    if len(shape["nodes"]) > MAX_PAIR_NODES:
+        return list(frame_lines(machine, run, window_ns, frames)), None
+    lines, answer = _simulated(machine, {**run, "traffic": True}, window_ns, frames)
+    line_bytes = shape["line_bytes"]
+    read, write = (
+        [[line_bytes * count for count in row] for row in answer["traffic"][key]] for key in ("reads", "writes")
+    )
+    return lines, {"seconds": answer["measured_s"], "read": read, "write": write}
+
+
+def _simulated(
+    machine: MachineFile, run: Mapping[str, Any], window_ns: float, frames: int
+) -> tuple[list[Answer], Answer]:
     lines: list[Answer] = []
     endless_actors = [{**a, "accesses": 0} if "trace" not in a else a for a in run["actors"]]
     long_run = {
         **run,
         "actors": endless_actors,
         "warm_ns": 0,
-        "measure_ns": window_ns * (frames + 0.5),
+        "measure_ns": window_ns * frames + _AFTER_LAST_NS,
         "window_ns": window_ns,
     }
-    ask(machine, [long_run], threads=1, on_line=lines.append)
-    yield from (line for line in lines if line.get("type") == "frame")
+    answers = ask(machine, [long_run], threads=1, on_line=lines.append)
+    return [line for line in lines if line.get("type") == "frame"], answers[0]

@@ -86,6 +86,11 @@ AuditOption = Annotated[
         "store the result and exit",
     ),
 ]
+BeginOption = Annotated[float, time_option("--from", "only from this time after the start")]
+EndOption = Annotated[float, time_option("--to", "only until this time after the start")]
+PartOption = Annotated[
+    str, typer.Option("--window", help="only this part of the recording: command (between its marks)")
+]
 RecordingArgument = Annotated[
     Path,
     typer.Argument(exists=True, help="recording, complete or interrupted (NAME.part), or frames as JSON Lines"),
@@ -136,15 +141,29 @@ def simulated(
     name: str, workload: str, settings: list[str] | None, frames: int, window_s: float
 ) -> tuple[Header, list[Frame]]:
     """Return the header and the frames of a simulated machine under a workload."""
-    from meshmark.model.frames import busiest, frame_lines, header_line
+    from meshmark.model.frames import busiest, frames_and_pairs, header_line
     from meshmark.model.machine import find_machine
     from meshmark.watch.frames import frame_of, header_of
 
     machine = find_machine(name, settings)
-    header = header_of(header_line(machine, window_s))
-    return header, [
-        frame_of(line, header) for line in frame_lines(machine, busiest(machine, workload), 1e9 * window_s, frames)
-    ]
+    lines, pairs = frames_and_pairs(machine, busiest(machine, workload), 1e9 * window_s, frames)
+    header = header_of(header_line(machine, window_s, pairs))
+    return header, [frame_of(line, header) for line in lines]
+
+
+def check_part(ctx: typer.Context, begin: float, end: float, window: str) -> None:
+    """Refuse an empty span, and spans that contradict each other.
+
+    Raises:
+        UsageError: The options do not name one span.
+    """
+    if window not in {"", "command"}:
+        raise UsageError(f"--window: found '{window}'; allowed: command")
+    for name, option in (("begin", "--from"), ("end", "--to")):
+        if window and given(ctx, name):
+            raise UsageError(f"{option}: found with --window; allowed: one of them")
+    if begin >= end:
+        raise UsageError(f"--from: found {begin:g} s; allowed: less than --to ({end:g} s)")
 
 
 def refuse_settings(on: str | None, settings: list[str] | None) -> None:

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshmark.cli.console import say
-from meshmark.cli.options import given, time_option
+from meshmark.cli.options import given
 from meshmark.cli.watch.options import (
+    BeginOption,
+    EndOption,
     HighOption,
     LowOption,
     PaletteOption,
+    PartOption,
+    check_part,
     colour_bounds,
     given_colours,
     refuse_colours,
@@ -50,11 +54,9 @@ def plot(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="folder to write the pictures to, or FILE.csv to write rows to")
     ] = Path("plots"),
-    begin: Annotated[float, time_option("--from", "only from this time after the start")] = 0.0,
-    end: Annotated[float, time_option("--to", "only until this time after the start")] = math.inf,
-    window: Annotated[
-        str, typer.Option("--window", help="only this part of the recording: command (between its marks)")
-    ] = "",
+    begin: BeginOption = 0.0,
+    end: EndOption = math.inf,
+    window: PartOption = "",
     process: Annotated[
         str, typer.Option("--process", help="draw where the threads and pages of this process were: its number or name")
     ] = "",
@@ -92,7 +94,7 @@ def plot(
     from meshmark.watch.recording import opened
 
     bounds = colour_bounds(low, high, palette)
-    _check_window(ctx, begin, end, window)
+    check_part(ctx, begin, end, window)
     is_file = out.suffix == ".csv"
     if is_file or not as_csv:
         check_writable("--out", out if is_file else out / "cpu.png")
@@ -122,21 +124,6 @@ def plot(
         _draw_together(recordings, windows, out)
     else:
         _draw_one(recordings[0], windows[0], out, bounds, palette)
-
-
-def _check_window(ctx: typer.Context, begin: float, end: float, window: str) -> None:
-    """Refuse an empty span, and spans that contradict each other.
-
-    Raises:
-        UsageError: The options do not name one span.
-    """
-    if window not in {"", "command"}:
-        raise UsageError(f"--window: found '{window}'; allowed: command")
-    for name, option in (("begin", "--from"), ("end", "--to")):
-        if window and given(ctx, name):
-            raise UsageError(f"{option}: found with --window; allowed: one of them")
-    if begin >= end:
-        raise UsageError(f"--from: found {begin:g} s; allowed: less than --to ({end:g} s)")
 
 
 def _windows(recordings: Sequence[RecordingFile], span_s: tuple[float, float], window: str) -> list[TimeWindow]:

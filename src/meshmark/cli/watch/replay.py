@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,20 +12,33 @@ import typer
 
 from meshmark.cli.console import say
 from meshmark.cli.options import in_folder
+from meshmark.cli.watch.explained import (
+    CoverageOption,
+    CsvOption,
+    SourceOption,
+    TrafficOption,
+    check_explanation,
+    explain,
+    part_of,
+)
 from meshmark.cli.watch.options import (
     Address,
+    BeginOption,
+    EndOption,
     HighOption,
     HostOption,
     JsonOption,
     LowOption,
     NoTokenOption,
     PaletteOption,
+    PartOption,
     PortOption,
     RecordingArgument,
     TokenFileOption,
     TokenOption,
     WebOption,
     address_of_page,
+    check_part,
     colour_bounds,
     given_colours,
     refuse_colours,
@@ -70,6 +84,13 @@ def replay(
             show_default=False,
         ),
     ] = None,
+    traffic: TrafficOption = False,
+    source: SourceOption = "",
+    coverage: CoverageOption = False,
+    begin: BeginOption = 0.0,
+    end: EndOption = math.inf,
+    window: PartOption = "",
+    as_csv: CsvOption = False,
     speed: Annotated[float, typer.Option("--speed", min=0.01, max=1000, help="multiple of the recorded rate")] = 1.0,
     low: LowOption = 0.0,
     high: HighOption = 100.0,
@@ -81,9 +102,9 @@ def replay(
     no_token: NoTokenOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay a recording, or show the change between two.
+    """Replay a recording, show the change between two, or explain which memories, links and CPUs it used.
 
-    example: meshmark replay night.parquet --web; meshmark replay night.parquet --trace night.json.gz
+    example: meshmark replay night.parquet --web; meshmark replay night.parquet --traffic --coverage
     """
     from meshmark.watch.recording import opened
 
@@ -95,6 +116,12 @@ def replay(
         raise UsageError(f"{requested_forms[1]}: found with {requested_forms[0]}; allowed: one of {', '.join(forms)}")
     if trace is not None and against is not None:
         raise UsageError("--trace: found with --against; allowed: a trace of one recording")
+    check_part(ctx, begin, end, window)
+    check_explanation(ctx, traffic, coverage, source)
+    if traffic or coverage:
+        recording = opened(file)
+        explain(recording, part_of(recording, ctx, begin, end, window), traffic, coverage, source, as_json, as_csv)
+        return
     if page is not None:
         from meshmark.web.page import check_out
 

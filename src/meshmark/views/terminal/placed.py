@@ -34,6 +34,10 @@ def print_verdict(situation: Situation, verdict: PlacementVerdict) -> None:
         print(f"note: {note}")
     if verdict.cause == "one-node":
         return
+    _, traffic = situation.traffic()
+    if traffic is not None:
+        bounds = f"{100 * traffic.remote_low:.0f} to {100 * traffic.remote_high:.0f} %"
+        print(f"remote accesses: {100 * traffic.remote:.0f} %, estimated from threads and pages; bounds: {bounds}")
     print()
     shown = sorted(observation.processes, key=lambda p: (-p.ran_s, -p.resident_bytes, p.process))[:_ROWS]
     print_table(console, _table(situation, shown))
