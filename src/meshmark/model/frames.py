@@ -12,8 +12,14 @@ from meshmark.model.machine import MachineFile
 from meshmark.model.patterns import PatternRequest, points_of
 
 
-def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
-    """Return the header of the frames of a model (docs/reference/frames.md), with the position of every router."""
+def header_line(machine: MachineFile, window_s: float, traffic: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the header of the frames of a model (docs/reference/frames.md), with the position of every router.
+
+    Args:
+        machine: The modelled machine.
+        window_s: Length of a frame.
+        traffic: What the nodes send each other, if it is known (`model/traffic.py`).
+    """
     shape = ask(machine, [{"kind": "describe"}], threads=1)[0]
     topology = str(machine.data["topology"]["kind"])
     places = layout(shape, topology)
@@ -39,6 +45,8 @@ def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
             "from_router": link["from"],
             "to_router": link["to"],
             "kind": link["kind"],
+            "bytes_per_s": _bandwidth(machine, link["kind"]),
+            **({"dimension": link["dimension"], "direction": link["direction"]} if link["dimension"] >= 0 else {}),
         }
         for link in shape["links"]
     ]
@@ -70,7 +78,14 @@ def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
             {"name": n, "unit": "1", "what": description, "of": full_scale} for n, description, full_scale in uses
         ],
         "absent": [],
+        **({"traffic": dict(traffic)} if traffic else {}),
     }
+
+
+def _bandwidth(machine: MachineFile, kind: str) -> float:
+    """Return the bandwidth of a kind of link in B/s; a bus is a kind of link, too."""
+    table = "node.bus" if kind == "bus" else f"links.{kind}"
+    return machine.number(f"{table}.bandwidth_gb_per_s", 0.0) * 1e9
 
 
 def recording_lines(

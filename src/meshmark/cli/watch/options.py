@@ -123,13 +123,13 @@ def simulated(
     """Return the header and the frames of a simulated machine under a workload."""
     from meshmark.model.frames import busiest, frame_lines, header_line
     from meshmark.model.machine import find_machine
+    from meshmark.model.traffic import stated_traffic
     from meshmark.watch.frames import frame_of, header_of
 
     machine = find_machine(name, settings)
-    header = header_of(header_line(machine, window_s))
-    return header, [
-        frame_of(line, header) for line in frame_lines(machine, busiest(machine, workload), 1e9 * window_s, frames)
-    ]
+    run = busiest(machine, workload)
+    header = header_of(header_line(machine, window_s, stated_traffic(machine, run, workload)))
+    return header, [frame_of(line, header) for line in frame_lines(machine, run, 1e9 * window_s, frames)]
 
 
 def refuse_settings(on: str | None, settings: list[str] | None) -> None:
