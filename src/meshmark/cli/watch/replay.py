@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,16 @@ import typer
 
 from meshmark.cli.console import say
 from meshmark.cli.options import in_folder
+from meshmark.cli.watch.links import (
+    ExpectedOption,
+    FromOption,
+    LinksOption,
+    ToOption,
+    expected_loads,
+    print_expected,
+    print_use,
+    window_of,
+)
 from meshmark.cli.watch.options import (
     Address,
     HighOption,
@@ -35,6 +46,9 @@ from meshmark.cli.watch.show import paced, print_frames, show_frames
 from meshmark.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from meshmark.watch.difference import RecordingDifference
     from meshmark.watch.frames import Header
     from meshmark.watch.recording import RecordingFile
 
@@ -70,6 +84,10 @@ def replay(
             show_default=False,
         ),
     ] = None,
+    links: LinksOption = False,
+    expected: ExpectedOption = "",
+    begin: FromOption = 0.0,
+    end: ToOption = math.inf,
     speed: Annotated[float, typer.Option("--speed", min=0.01, max=1000, help="multiple of the recorded rate")] = 1.0,
     low: LowOption = 0.0,
     high: HighOption = 100.0,
@@ -81,7 +99,7 @@ def replay(
     no_token: NoTokenOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay a recording, or show the change between two.
+    """Replay a recording, show the change between two, or compare the loads of links with the expected ones.
 
     example: meshmark replay night.parquet --web; meshmark replay night.parquet --trace night.json.gz
     """
@@ -93,18 +111,27 @@ def replay(
     requested_forms = [name for name, value in forms.items() if value]
     if len(requested_forms) > 1:
         raise UsageError(f"{requested_forms[1]}: found with {requested_forms[0]}; allowed: one of {', '.join(forms)}")
-    if trace is not None and against is not None:
-        raise UsageError("--trace: found with --against; allowed: a trace of one recording")
+    _refuse_other_forms(forms, links, expected, against is not None)
+    window = window_of(links, expected, against is not None, begin, end)
     if page is not None:
         from meshmark.web.page import check_out
 
         check_out(page)
-    if against is not None:
-        refuse_colours(given_colours(ctx))
+    if against is not None or expected or links:
+        option = "--against" if against is not None else "--expected" if expected else "--links"
+        refuse_colours(given_colours(ctx), f"{option}, which has its own colours")
     recording = opened(file)
     header = with_view(recording.header, ctx)
     if against is not None:
-        _replay_change(opened(against), recording, page, web, as_json, address)
+        _show_change(header, _change(opened(against), recording), page, web, as_json, address)
+    elif expected:
+        loads = expected_loads(recording, window, expected)
+        if page is None and not web:
+            print_expected(loads, as_json)
+        else:
+            _show_change(header, loads.as_difference(header), page, web, as_json, address)
+    elif links:
+        print_use(recording, window, as_json)
     elif trace is not None:
         from meshmark.watch.trace import write_trace
 
@@ -138,24 +165,43 @@ def _write_page(out: Path, header: Header, packed: bytes) -> None:
     say(f"{size} B; opens in any browser, without a network connection")
 
 
-def _replay_change(
-    before: RecordingFile, after: RecordingFile, page: Path | None, web: bool, as_json: bool, address: Address
-) -> None:
-    """Show the change between two recordings as a map, a page, JSON or a table."""
-    from meshmark.watch.difference import RecordingSide, compare, table
+def _refuse_other_forms(forms: Mapping[str, object], links: bool, expected: str, against: bool) -> None:
+    """Refuse forms that do not show what is compared.
 
-    sides = [RecordingSide(r.path.name, r.header, r.count(), r.frames()) for r in (before, after)]
-    difference = compare(*sides)
+    Args:
+        forms: Value of each option that chooses a form.
+        links, expected, against: What is shown instead of frames.
+    """
+    shown = "--against" if against else "--expected" if expected else "--links" if links else ""
+    allowed = ["--json"] if shown == "--links" and not (against or expected) else ["--json", "--web", "--html"]
+    for form, value in forms.items():
+        if shown and value and form not in allowed:
+            raise UsageError(f"{form}: found with {shown}; allowed: {', '.join(allowed)}")
+
+
+def _change(before: RecordingFile, after: RecordingFile) -> RecordingDifference:
+    """Return the change between two recordings."""
+    from meshmark.watch.difference import RecordingSide, compare
+
+    return compare(*(RecordingSide(r.path.name, r.header, r.count(), r.frames()) for r in (before, after)))
+
+
+def _show_change(
+    header: Header, change: RecordingDifference, page: Path | None, web: bool, as_json: bool, address: Address
+) -> None:
+    """Show a change as a map, a page, JSON or a table."""
+    from meshmark.watch.difference import table
+
     if as_json:
-        print(json.dumps(difference.to_json()))
+        print(json.dumps(change.to_json()))
     elif page is not None:
         from meshmark.web.page import packed_difference
 
-        _write_page(page, after.header, packed_difference(after.header, difference))
+        _write_page(page, header, packed_difference(header, change))
     elif web:
         from meshmark.web.hub import StoredFrames
 
-        serve_page(StoredFrames(after.header, 0, lambda *_: [], change=difference.to_json()), address)
+        serve_page(StoredFrames(header, 0, lambda *_: [], change=change.to_json()), address)
     else:
-        for line in table(difference):
+        for line in table(change):
             print(line)
