@@ -82,14 +82,21 @@ std::vector<double> uniform_loads(const Graph& g, const Routing& routing) {
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
       return routing.distance(a, target) > routing.distance(b, target);
     });
-    for (const std::uint32_t r : order) {
-      if (r == target || flow[r] == 0) continue;
-      const std::uint64_t minimal = routing.minimal(r, target);
-      const double flow_per_output = flow[r] / std::popcount(minimal);
-      for (std::uint64_t m = minimal; m; m &= m - 1) {
-        const std::uint32_t o = g.first_output[r] + static_cast<std::uint32_t>(std::countr_zero(m));
-        load[o] += flow_per_output / pairs;
-        flow[g.outputs[o].to_router] += flow_per_output;
+    // A second pass is needed only if a route of the machine file leads away from its target.
+    for (bool done = false; !done;) {
+      done = true;
+      for (const std::uint32_t r : order) {
+        if (r == target || flow[r] == 0) continue;
+        const std::uint64_t minimal = routing.minimal(r, target);
+        const double flow_per_output = flow[r] / std::popcount(minimal);
+        flow[r] = 0;
+        for (std::uint64_t m = minimal; m; m &= m - 1) {
+          const std::uint32_t o = g.first_output[r] + static_cast<std::uint32_t>(std::countr_zero(m));
+          const std::uint32_t to = g.outputs[o].to_router;
+          load[o] += flow_per_output / pairs;
+          flow[to] += flow_per_output;
+          if (to != target && routing.distance(to, target) >= routing.distance(r, target)) done = false;
+        }
       }
     }
   }

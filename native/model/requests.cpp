@@ -11,9 +11,34 @@
 
 namespace mm::model {
 
+namespace {
+
+/// Replaces entries of the routing tables by the paths of `router.routes`.
+void set_routes(const Table& router, const Graph& graph, const RouterRules& rules, Routing& routing) {
+  if (!router.has("routes")) return;
+  const json& routes = router.at("routes");
+  const std::string allowed = "a list of routes [router, next router, ..., last router]";
+  if (!routes.is_array()) router.refuse("routes", brief(routes), allowed);
+  if (!rules.adaptive)
+    router.refuse("routes", "it with routing = \"dimension_order\"", "it with routing = \"adaptive\"");
+  std::vector<std::uint32_t> taken;
+  for (const json& route : routes) {
+    std::vector<std::uint32_t> path;
+    if (!route.is_array()) router.refuse("routes", brief(route), allowed);
+    for (const json& r : route) {
+      if (!r.is_number_unsigned()) router.refuse("routes", brief(r), "numbers of routers");
+      path.push_back(static_cast<std::uint32_t>(std::min<std::uint64_t>(r.get<std::uint64_t>(), kNone)));
+    }
+    routing.set_route(graph, path, taken);
+  }
+}
+
+}  // namespace
+
 Ready::Ready(const json& machine)
     : graph(build_graph(machine)), routers(router_rules(graph, machine)), routing(graph, routers.channels) {
   const Table router = Table(machine, "").table("router");
+  set_routes(router, graph, routers, routing);
   if (!router.flag("deadlock_allowed", false))
     if (const std::string cycle = routing.find_cycle(graph, routers.channels); !cycle.empty())
       throw UsageError(

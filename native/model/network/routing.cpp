@@ -186,6 +186,38 @@ Hop Routing::other_way(const Graph& g, std::uint32_t router, std::uint32_t targe
   return {kNoHop, 0};
 }
 
+void Routing::set_route(const Graph& g, const std::vector<std::uint32_t>& path, std::vector<std::uint32_t>& taken) {
+  const auto refuse = [](const std::string& found, const std::string& allowed) {
+    throw UsageError("router.routes", "found " + found, allowed);
+  };
+  if (path.size() < 2) refuse("a route with fewer than two routers", "[router, next router, ..., last router]");
+  for (const std::uint32_t r : path) {
+    if (r >= g.routers() || g.is_bus(r))
+      refuse("router " + std::to_string(r), "routers of the topology, which meshmark watch --on shows");
+    if (std::count(path.begin(), path.end(), r) > 1)
+      refuse("router " + std::to_string(r) + " twice in a route", "routers that differ");
+  }
+  const std::uint32_t last = path.back();
+  if (std::find(taken.begin(), taken.end(), last) != taken.end())
+    refuse("two routes to router " + std::to_string(last), "one route to each router");
+  taken.push_back(last);
+  bool has_endpoint = false;
+  for (std::size_t i = 0; i + 1 < path.size(); ++i) {
+    std::uint64_t mask = 0;
+    for (std::uint32_t o = g.first_output[path[i]]; o < g.first_output[path[i] + 1]; ++o)
+      if (g.outputs[o].to_router == path[i + 1]) mask |= std::uint64_t{1} << (o - g.first_output[path[i]]);
+    if (mask == 0)
+      refuse("no link from router " + std::to_string(path[i]) + " to router " + std::to_string(path[i + 1]),
+             "routers that links connect");
+    for (std::uint32_t t = 0; t < g.routers(); ++t) {
+      if (target_[t] == kNone || g.anchor[t] != last) continue;  // the router itself and the buses behind it
+      has_endpoint = true;
+      minimal_[entry(path[i], target_[t])] = mask;
+    }
+  }
+  if (!has_endpoint) refuse("a route to router " + std::to_string(last) + ", which has no node", "routers of nodes");
+}
+
 std::string Routing::find_cycle(const Graph& g, const Channels& channels) const {
   // A vertex is an output and a class on it; an edge means that a packet in one may wait for the other.
   const bool adaptive = channels.escape == 0;

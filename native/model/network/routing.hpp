@@ -55,6 +55,10 @@ class Routing {
   }
   /// Returns the hop in the other direction if `target` is on the opposite side of a ring; kNoHop otherwise.
   Hop other_way(const Graph& graph, std::uint32_t router, std::uint32_t target) const;
+  /// Makes each router of `path` send packets for the last router of it to the next router of it, instead of along the
+  /// shortest paths. Blocked packets still leave by their escape hop. `distance` stays the shortest one. `taken` holds
+  /// the last routers of earlier routes. Throws UsageError with what is wrong with the path.
+  void set_route(const Graph& graph, const std::vector<std::uint32_t>& path, std::vector<std::uint32_t>& taken);
   int distance(std::uint32_t router, std::uint32_t target) const { return distance_[entry(router, target_[target])]; }
 
   /// Returns whether a packet that arrived by `in` keeps its escape class when it leaves by `out`.

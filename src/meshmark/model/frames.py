@@ -15,13 +15,19 @@ MAX_PAIR_NODES: Final = 128  # nodes up to which traffic is counted by pair: a h
 _AFTER_LAST_NS: Final = 0.001  # the smallest time after the last frame, so that both end together
 
 
-def header_line(machine: MachineFile, window_s: float, pairs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def header_line(
+    machine: MachineFile,
+    window_s: float,
+    pairs: Mapping[str, Any] | None = None,
+    volumes: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Return the header of the frames of a model (docs/reference/frames.md), with the position of every router.
 
     Args:
         machine: The modelled machine.
         window_s: Length of a frame.
         pairs: Traffic between nodes while the frames were simulated, as `frames_and_pairs` returns it.
+        volumes: What the nodes send each other, if it is known (`model/traffic.py`).
     """
     shape = ask(machine, [{"kind": "describe"}], threads=1)[0]
     topology = str(machine.data["topology"]["kind"])
@@ -48,6 +54,8 @@ def header_line(machine: MachineFile, window_s: float, pairs: Mapping[str, Any] 
             "from_router": link["from"],
             "to_router": link["to"],
             "kind": link["kind"],
+            "bytes_per_s": _bandwidth(machine, link["kind"]),
+            **({"dimension": link["dimension"], "direction": link["direction"]} if link["dimension"] >= 0 else {}),
         }
         for link in shape["links"]
     ]
@@ -80,6 +88,7 @@ def header_line(machine: MachineFile, window_s: float, pairs: Mapping[str, Any] 
         ],
         "absent": [],
         **({"traffic": _traffic(shape, pairs)} if "memory_bytes_per_s" in shape else {}),
+        **({"volumes": dict(volumes)} if volumes else {}),
     }
 
 
@@ -93,6 +102,12 @@ def _traffic(shape: Answer, pairs: Mapping[str, Any] | None) -> dict[str, Any]:
         "link_bytes_per_s": [link.get("bytes_per_s") for link in shape["links"]],
         **({"pairs": pairs} if pairs is not None else {}),
     }
+
+
+def _bandwidth(machine: MachineFile, kind: str) -> float:
+    """Return the bandwidth of a kind of link in B/s; a bus is a kind of link, too."""
+    table = "node.bus" if kind == "bus" else f"links.{kind}"
+    return machine.number(f"{table}.bandwidth_gb_per_s", 0.0) * 1e9
 
 
 def recording_lines(

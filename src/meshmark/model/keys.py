@@ -115,6 +115,11 @@ class RouterTable(Input):
     ] = None
     routing: Annotated[Other, "adaptive or dimension_order"] = None
     deadlock_allowed: Annotated[Other, "true: simulate a routing that can deadlock"] = None
+    routes: Annotated[
+        Other,
+        "[[router, next, …, last], …]: entries of the routing tables that differ from the shortest paths: each router "
+        "of a route sends packets for the last router to the next one",
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

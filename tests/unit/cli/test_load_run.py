@@ -367,7 +367,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name = "load-quick"
         [[step]]
         instrument = "kernels"
-        options = {{ kernel = "{names}", volume = "256KiB,memory", stride = "1", threads = "1,2", budget = "15s" }}
+        options = {{ kernel = "{names}", volume = "256KiB,memory", stride = "1", threads = "1,2", budget = "60s" }}
         """)
     completed = meshmark("load", "base", "--spec", "base.toml", "--out", "base", "--force", folder=folder)
     assert completed.returncode == 0, completed.stderr

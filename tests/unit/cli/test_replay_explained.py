@@ -80,8 +80,8 @@ def test_what_is_unknown_on_a_host_is_absent_with_its_reason(tmp_path: Path) -> 
     [
         (["--traffic", "--source", "guessed"], "--source: found 'guessed'; allowed: counted, rebuilt, estimated"),
         (["--source", "rebuilt"], "--source: found without --traffic"),
-        (["--csv"], "--csv: found without --traffic or --coverage"),
-        (["--from", "1us"], "--from: found without --traffic or --coverage"),
+        (["--csv"], "--csv: found without one of --traffic, --coverage"),
+        (["--from", "1us"], "--from: found without one of --traffic"),
         (["--traffic", "--coverage", "--csv"], "--csv: found with --traffic and --coverage"),
         (["--traffic", "--web"], "--web: found with --traffic"),
         (["--coverage", "--from", "2us", "--to", "1us"], "--from: found"),

@@ -40,27 +40,38 @@ CoverageOption = Annotated[
 CsvOption = Annotated[bool, typer.Option("--csv", help="with --traffic or --coverage: print rows")]
 
 
-def check_explanation(ctx: typer.Context, traffic: bool, coverage: bool, source: str) -> None:
+def check_explanation(ctx: typer.Context, shown: Sequence[str], source: str) -> None:
     """Refuse options of `replay` that do not suit each other.
 
+    Args:
+        ctx: The given options.
+        shown: Names of the options `--traffic`, `--coverage`, `--links` and `--expected` that are in use.
+        source: The source of the traffic.
+
     Raises:
-        UsageError: An option needs `--traffic` or `--coverage`, or contradicts them.
+        UsageError: An option needs one of them, or contradicts them.
     """
     from meshmark.watch.traffic.matrix import SOURCES
 
     if source and source not in SOURCES:
         raise UsageError(f"--source: found '{source}'; allowed: {', '.join(SOURCES)}")
-    if source and not traffic:
+    if source and "--traffic" not in shown:
         raise UsageError("--source: found without --traffic, allowed with it")
-    if not traffic and not coverage:
+    if not shown:
         for name, option in (("begin", "--from"), ("end", "--to"), ("window", "--window"), ("as_csv", "--csv")):
             if given(ctx, name):
-                raise UsageError(f"{option}: found without --traffic or --coverage, allowed with one of them")
+                allowed = "--traffic, --coverage" if option == "--csv" else "--traffic, --coverage, --links, --expected"
+                raise UsageError(f"{option}: found without one of {allowed}")
         return
-    for name, option in (("web", "--web"), ("page", "--html"), ("trace", "--trace"), ("against", "--against")):
+    if len(shown) > 1 and set(shown) != {"--traffic", "--coverage"}:
+        raise UsageError(f"{shown[1]}: found with {shown[0]}; allowed: one of them")
+    refused = {"trace": "--trace", "against": "--against"}
+    refused |= {} if "--expected" in shown else {"web": "--web", "page": "--html"}
+    refused |= {} if {"--traffic", "--coverage"} & set(shown) else {"as_csv": "--csv"}
+    for name, option in refused.items():
         if given(ctx, name):
-            raise UsageError(f"{option}: found with --{'traffic' if traffic else 'coverage'}, allowed without it")
-    refuse_colours(given_colours(ctx), "--traffic or --coverage, which have no map")
+            raise UsageError(f"{option}: found with {shown[0]}, allowed without it")
+    refuse_colours(given_colours(ctx), f"{shown[0]}, which has no map with these colours")
 
 
 def part_of(recording: RecordingFile, ctx: typer.Context, begin: float, end: float, window: str) -> TimeWindow:

@@ -143,11 +143,13 @@ def simulated(
     """Return the header and the frames of a simulated machine under a workload."""
     from meshmark.model.frames import busiest, frames_and_pairs, header_line
     from meshmark.model.machine import find_machine
+    from meshmark.model.traffic import stated_traffic
     from meshmark.watch.frames import frame_of, header_of
 
     machine = find_machine(name, settings)
-    lines, pairs = frames_and_pairs(machine, busiest(machine, workload), 1e9 * window_s, frames)
-    header = header_of(header_line(machine, window_s, pairs))
+    run = busiest(machine, workload)
+    lines, pairs = frames_and_pairs(machine, run, 1e9 * window_s, frames)
+    header = header_of(header_line(machine, window_s, pairs, stated_traffic(machine, run, workload)))
     return header, [frame_of(line, header) for line in lines]
 
 

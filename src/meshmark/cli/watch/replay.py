@@ -21,6 +21,13 @@ from meshmark.cli.watch.explained import (
     explain,
     part_of,
 )
+from meshmark.cli.watch.links import (
+    ExpectedOption,
+    LinksOption,
+    expected_loads,
+    print_expected,
+    print_use,
+)
 from meshmark.cli.watch.options import (
     Address,
     BeginOption,
@@ -49,6 +56,7 @@ from meshmark.cli.watch.show import paced, print_frames, show_frames
 from meshmark.errors import UsageError
 
 if TYPE_CHECKING:
+    from meshmark.watch.difference import RecordingDifference
     from meshmark.watch.frames import Header
     from meshmark.watch.recording import RecordingFile
 
@@ -87,6 +95,8 @@ def replay(
     traffic: TrafficOption = False,
     source: SourceOption = "",
     coverage: CoverageOption = False,
+    links: LinksOption = False,
+    expected: ExpectedOption = "",
     begin: BeginOption = 0.0,
     end: EndOption = math.inf,
     window: PartOption = "",
@@ -117,38 +127,32 @@ def replay(
     if trace is not None and against is not None:
         raise UsageError("--trace: found with --against; allowed: a trace of one recording")
     check_part(ctx, begin, end, window)
-    check_explanation(ctx, traffic, coverage, source)
-    if traffic or coverage:
-        recording = opened(file)
-        explain(recording, part_of(recording, ctx, begin, end, window), traffic, coverage, source, as_json, as_csv)
-        return
+    explanations = {"--traffic": traffic, "--coverage": coverage, "--links": links, "--expected": bool(expected)}
+    check_explanation(ctx, [name for name, is_asked in explanations.items() if is_asked], source)
     if page is not None:
         from meshmark.web.page import check_out
 
         check_out(page)
     if against is not None:
-        refuse_colours(given_colours(ctx))
+        refuse_colours(given_colours(ctx), "--against, which has its own colours")
     recording = opened(file)
+    part = part_of(recording, ctx, begin, end, window)
+    if traffic or coverage:
+        explain(recording, part, traffic, coverage, source, as_json, as_csv)
+        return
     header = with_view(recording.header, ctx)
     if against is not None:
-        _replay_change(opened(against), recording, page, web, as_json, address)
-    elif trace is not None:
-        from meshmark.watch.trace import write_trace
-
-        count = write_trace(recording, trace)
-        print(trace)
-        say(f"{count} events; open it with https://ui.perfetto.dev or chrome://tracing")
-    elif as_json:
-        print_frames(recording.header, recording.frames())
-    elif page is not None:
-        from meshmark.web.page import packed_recording
-
-        _write_page(page, header, packed_recording(header, recording.frames(), recording.count()))
-    elif web:
-        from meshmark.web.hub import StoredFrames
-        from meshmark.web.page import thinned
-
-        serve_page(StoredFrames(*thinned(header, recording.count(), recording.some)), address)
+        _show_change(header, _change(opened(against), recording), page, web, as_json, address)
+    elif expected:
+        loads = expected_loads(recording, part, expected)
+        if page is None and not web:
+            print_expected(loads, as_json)
+        else:
+            _show_change(header, loads.as_difference(header), page, web, as_json, address)
+    elif links:
+        print_use(recording, part, as_json)
+    elif trace is not None or as_json or page is not None or web:
+        _write_frames(recording, header, trace, page, as_json, address)
     else:
         frames = list(recording.frames())
         if not sys.stdout.isatty():
@@ -165,24 +169,52 @@ def _write_page(out: Path, header: Header, packed: bytes) -> None:
     say(f"{size} B; opens in any browser, without a network connection")
 
 
-def _replay_change(
-    before: RecordingFile, after: RecordingFile, page: Path | None, web: bool, as_json: bool, address: Address
-) -> None:
-    """Show the change between two recordings as a map, a page, JSON or a table."""
-    from meshmark.watch.difference import RecordingSide, compare, table
+def _change(before: RecordingFile, after: RecordingFile) -> RecordingDifference:
+    """Return the change between two recordings."""
+    from meshmark.watch.difference import RecordingSide, compare
 
-    sides = [RecordingSide(r.path.name, r.header, r.count(), r.frames()) for r in (before, after)]
-    difference = compare(*sides)
+    return compare(*(RecordingSide(r.path.name, r.header, r.count(), r.frames()) for r in (before, after)))
+
+
+def _show_change(
+    header: Header, change: RecordingDifference, page: Path | None, web: bool, as_json: bool, address: Address
+) -> None:
+    """Show a change as a map, a page, JSON or a table."""
+    from meshmark.watch.difference import table
+
     if as_json:
-        print(json.dumps(difference.to_json()))
+        print(json.dumps(change.to_json()))
     elif page is not None:
         from meshmark.web.page import packed_difference
 
-        _write_page(page, after.header, packed_difference(after.header, difference))
+        _write_page(page, header, packed_difference(header, change))
     elif web:
         from meshmark.web.hub import StoredFrames
 
-        serve_page(StoredFrames(after.header, 0, lambda *_: [], change=difference.to_json()), address)
+        serve_page(StoredFrames(header, 0, lambda *_: [], change=change.to_json()), address)
     else:
-        for line in table(difference):
+        for line in table(change):
             print(line)
+
+
+def _write_frames(
+    recording: RecordingFile, header: Header, trace: Path | None, page: Path | None, as_json: bool, address: Address
+) -> None:
+    """Write all frames in the one form that was chosen; without `trace`, `page` and `as_json`, serve them as a page."""
+    if trace is not None:
+        from meshmark.watch.trace import write_trace
+
+        count = write_trace(recording, trace)
+        print(trace)
+        say(f"{count} events; open it with https://ui.perfetto.dev or chrome://tracing")
+    elif as_json:
+        print_frames(recording.header, recording.frames())
+    elif page is not None:
+        from meshmark.web.page import packed_recording
+
+        _write_page(page, header, packed_recording(header, recording.frames(), recording.count()))
+    else:
+        from meshmark.web.hub import StoredFrames
+        from meshmark.web.page import thinned
+
+        serve_page(StoredFrames(*thinned(header, recording.count(), recording.some)), address)

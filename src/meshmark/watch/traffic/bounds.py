@@ -108,7 +108,7 @@ def _port_loads(sums: TrafficSums, graph: LinkGraph) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Program:
+class _BoundsProgram:
     """Equations of a linear program: `equal` x = 0, and `near` x = `values` within a tolerance."""
 
     equal: csr_array
@@ -117,7 +117,7 @@ class _Program:
 
 
 def _extremes(
-    program: _Program, pairs: NDArray[np.bool_], tolerance: float, limits: tuple[float, float]
+    program: _BoundsProgram, pairs: NDArray[np.bool_], tolerance: float, limits: tuple[float, float]
 ) -> tuple[float, float]:
     """Return the lowest and the highest sum of some pairs, as a share of all traffic; limits if it is unknown."""
     costs = np.zeros(program.near.shape[1])
@@ -126,7 +126,7 @@ def _extremes(
     return limits[0] if least is None else max(0.0, least), limits[1] if most is None else -most
 
 
-def _program(sums: TrafficSums, graph: LinkGraph, packets: PacketBytes) -> _Program:
+def _program(sums: TrafficSums, graph: LinkGraph, packets: PacketBytes) -> _BoundsProgram:
     from scipy.sparse import coo_array, csr_array, hstack, vstack
 
     nodes, total = sums.nodes, sums.total
@@ -162,7 +162,7 @@ def _program(sums: TrafficSums, graph: LinkGraph, packets: PacketBytes) -> _Prog
     places = np.array([(index[k], v) for k, v in on_link], dtype=int).reshape(-1, 2)
     links = coo_array((np.ones(len(places)), (places[:, 0], places[:, 1])), shape=(len(used), variable))
     near = csr_array(vstack([counts, links]))
-    return _Program(csr_array(equal), near, np.concatenate([count_values, sums.links[used] / total]))
+    return _BoundsProgram(csr_array(equal), near, np.concatenate([count_values, sums.links[used] / total]))
 
 
 def _injected(sources: list[int], targets: list[int], nodes: int, packets: PacketBytes) -> Iterator[tuple[int, float]]:
@@ -181,12 +181,12 @@ def _injected(sources: list[int], targets: list[int], nodes: int, packets: Packe
                     yield t * nodes + n, packets.ack  # s acknowledges to t, which reads memory of n
 
 
-def _limits(program: _Program, tolerance: float) -> tuple[Floats, Floats]:
+def _limits(program: _BoundsProgram, tolerance: float) -> tuple[Floats, Floats]:
     span = tolerance * np.maximum(program.values, 1e-3 * max(program.values.max(initial=0.0), 1e-9))
     return program.values + span, program.values - span
 
 
-def _optimum(program: _Program, costs: Floats, tolerance: float) -> float | None:
+def _optimum(program: _BoundsProgram, costs: Floats, tolerance: float) -> float | None:
     """Return the lowest cost of all matrices with the sums; None if no matrix has them."""
     from scipy.sparse import vstack
 
@@ -195,7 +195,7 @@ def _optimum(program: _Program, costs: Floats, tolerance: float) -> float | None
     return _minimum(costs, vstack([program.near, -program.near]), limits, program.equal)
 
 
-def _least_tolerance(program: _Program) -> float | None:
+def _least_tolerance(program: _BoundsProgram) -> float | None:
     """Return the smallest relative tolerance with which any matrix has the sums."""
     from scipy.sparse import csr_array, hstack, vstack
 
