@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/harness/conditions.hpp"
 #include "base/harness/run_state.hpp"
 #include "sys/files.hpp"
@@ -134,9 +135,11 @@ TEST_F(RoundsOf, APointOfManyWideSamplesEndsWithoutAFlag) {
 
 TEST_F(RoundsOf, OnlyTheFirstMetricNeedsANarrowInterval) {
   std::vector<std::size_t> samples;
+  double begin_s = 0;
   for (const bool first_only : {true, false}) {
     lines.clear();
     within("5s");
+    begin_s = wall_s();
     Point p = point({1});
     p.metrics = {"a", "b"};
     p.burst = [n = 0]() mutable {
@@ -150,7 +153,8 @@ TEST_F(RoundsOf, OnlyTheFirstMetricNeedsANarrowInterval) {
     samples.push_back(outcomes[1].samples.size());
     EXPECT_EQ(all("result")[1].at("unit"), "1");
   }
-  EXPECT_LT(samples[0], samples[1]);  // 400, or what a busy machine takes in the whole budget
+  // On a busy machine, the second run may spend its whole budget on few samples, which also shows that it went on.
+  EXPECT_TRUE(samples[0] < samples[1] || wall_s() - begin_s >= 5) << samples[0] << " and " << samples[1];
 }
 
 TEST_F(RoundsOf, LinesOfAPoint) {
