@@ -81,6 +81,13 @@ def situation(
     used = {n: sum(p.ran_by_node.get(n, 0.0) for p in processes) / seconds for n in range(nodes)}
     idle_by_node = idle if idle is not None else {n: max(0.0, CPUS_OF_NODE - used[n]) for n in range(nodes)}
     free_by_node = {n: int(GIB * (free or {}).get(n, 60.0)) for n in range(nodes)}
-    observation = Observation(seconds, 0.005, len(processes), processes, idle_by_node, around or Surroundings())
+    idle_by_cpu = {  # the last CPUs of a node are idle
+        CPUS_OF_NODE * (n + 1) - 1 - k: max(0.0, min(1.0, share - k))
+        for n, share in idle_by_node.items()
+        for k in range(CPUS_OF_NODE)
+    }
+    observation = Observation(
+        seconds, 0.005, len(processes), processes, idle_by_node, idle_by_cpu, around or Surroundings()
+    )
     target = Target("process", str(processes[0].process), tuple(p.process for p in processes), processes[0].process)
     return Situation(machine, observation, cost_of_access or cost(nodes), bandwidth or {}, free_by_node, target)

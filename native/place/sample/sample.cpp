@@ -126,22 +126,23 @@ void pass(std::vector<Observed>& observed, const std::map<int, int>& node_by_cpu
   ++sample.passes;
 }
 
+/// Samples the pages of the processes that ran most, because idle processes access nothing.
 void add_pages(std::vector<Observed>& observed) {
   const double begin_s = cost_s();
-  std::vector<Observed*> largest;
-  for (Observed& one : observed) largest.push_back(&one);
-  std::ranges::sort(largest, [](const Observed* a, const Observed* b) {
-    return a->sample.resident_bytes > b->sample.resident_bytes;
+  std::vector<Observed*> busiest;
+  for (Observed& one : observed) busiest.push_back(&one);
+  std::ranges::sort(busiest, [](const Observed* a, const Observed* b) {
+    return std::pair(a->sample.ran_s, a->sample.resident_bytes) > std::pair(b->sample.ran_s, b->sample.resident_bytes);
   });
   std::uint64_t total = 1;
-  for (const Observed* one : largest) total += one->sample.resident_bytes;
-  for (std::size_t i = 0; i < largest.size(); ++i) {
-    ProcessSample& sample = largest[i]->sample;
+  for (const Observed* one : busiest) total += one->sample.resident_bytes;
+  for (std::size_t i = 0; i < busiest.size(); ++i) {
+    ProcessSample& sample = busiest[i]->sample;
     if (i >= kPageProcesses || (i > 0 && cost_s() - begin_s > kPageCost_s)) {
-      sample.pages_absent = i == 1 ? "only the pages of the largest process were sampled"
-                                   : "only the pages of the " + std::to_string(i) + " largest processes were sampled";
-      for (std::size_t next = i; next < largest.size(); ++next)
-        largest[next]->sample.pages_absent = sample.pages_absent;
+      sample.pages_absent = i == 1 ? "only the pages of the busiest process were sampled"
+                                   : "only the pages of the " + std::to_string(i) + " busiest processes were sampled";
+      for (std::size_t next = i; next < busiest.size(); ++next)
+        busiest[next]->sample.pages_absent = sample.pages_absent;
       return;
     }
     const double share = static_cast<double>(sample.resident_bytes) / static_cast<double>(total);
@@ -192,14 +193,14 @@ Sample observe(const Machine& machine, const std::vector<pid_t>& processes, doub
   const double pass_begin_s = cost_s();
   pass(observed, node_by_cpu, sample);
   const double pass_s = std::max(cost_s() - pass_begin_s, 1e-6);
-  add_pages(observed);
-  const double left_s = kCost_s - (cost_s() - begin_cost_s);
+  const double left_s = kCost_s - kPageCost_s - (cost_s() - begin_cost_s);
   const int passes = std::clamp(static_cast<int>(left_s / pass_s), 1, kPasses);
   for (int number = 1; number <= passes; ++number) {
     const double rest_s = begin_s + duration_s * number / passes - wall_s();
     std::this_thread::sleep_for(std::chrono::duration<double>(std::max(rest_s, 0.0)));
     pass(observed, node_by_cpu, sample);
   }
+  add_pages(observed);
   for (Observed& one : observed) {
     const auto stat = process_stat(one.sample.process);
     if (!stat || stat->started != one.started) continue;

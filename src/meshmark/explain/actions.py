@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import dataclass
 from typing import Literal
@@ -35,6 +36,11 @@ class Action:
     group: str = ""
 
 
+def for_this_user(command: str) -> str:
+    """Return a command without `sudo` if this user is root, on whose machine there may be none."""
+    return command.replace("| sudo tee", "| tee") if os.geteuid() == 0 else command
+
+
 def command_of(action: Action, target: Target, process: int) -> str:
     """Return the command for a target.
 
@@ -51,7 +57,7 @@ def command_of(action: Action, target: Target, process: int) -> str:
     if action.change == "spread" and target.root is None and len(target.processes) > 1:
         return f"meshmark placed --{target.kind} {shlex.quote(target.identifier or target.name)} --fix"
     if action.change != "spread" and target.kind != "process":
-        return setting_command(target, format_list(action.cpus), format_list(action.nodes))
+        return for_this_user(setting_command(target, format_list(action.cpus), format_list(action.nodes)))
     if action.change == "widen":
         return f"taskset -acp {format_list(action.cpus)} {process}"
     options = ["--to", format_list(action.nodes)]

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.explain.actions import Action, command_of
+from meshmark.explain.actions import Action, command_of, for_this_user
 from meshmark.explain.situation import Situation
 from meshmark.explain.targets import Target, setting_command
 from meshmark.machine.activity import process_stat
@@ -74,7 +74,7 @@ def carry_out(situation: Situation, action: Action) -> list[str]:
     if by_manager and target.kind in {"pod", "slurm-job"}:
         raise UsageError(f"--fix: found a {target.kind}, whose manager sets its CPUs; allowed: {command.lstrip('# ')}")
     manages = by_manager and bool(command)
-    undo = setting_command(target, *_limits(tree, target)) if manages else ""
+    undo = for_this_user(setting_command(target, *_limits(tree, target))) if manages else ""
     before = Before(
         kind=target.kind,
         name=_key(target),

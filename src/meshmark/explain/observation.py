@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -90,6 +90,7 @@ class Observation:
         cost_s: CPU time of the sampler.
         count: Number of processes that existed at the start; `processes` may be fewer.
         idle_by_node: CPUs of each node that were idle, on average.
+        idle_by_cpu: Share of the time in which each CPU was idle.
     """
 
     seconds: float
@@ -97,6 +98,7 @@ class Observation:
     count: int
     processes: tuple[ObservedProcess, ...]
     idle_by_node: Mapping[int, float]
+    idle_by_cpu: Mapping[int, float] = field(default_factory=dict)
     surroundings: Surroundings = field(default_factory=Surroundings)
 
     @property
@@ -164,12 +166,14 @@ def observe(
     observed = tuple(map(_process, answer["observed"]))
     if not observed:
         raise MeshmarkError(f"the processes have ended while they were observed, within {elapsed_s:.1f} s")
+    idle_by_cpu = _idle_by_cpu(idle, _idle_ticks(tree), node_of)
     return Observation(
         answer["seconds"],
         answer["cost_s"],
         answer["processes"] * step,
         observed,
-        _idle_by_node(idle, _idle_ticks(tree), node_of),
+        _by_node(idle_by_cpu, node_of),
+        idle_by_cpu,
         surroundings.finish(node_of),
     )
 
@@ -214,13 +218,21 @@ def _idle_ticks(tree: FileTree) -> Mapping[int, tuple[int, int]]:
     return ticks
 
 
-def _idle_by_node(
-    before: Mapping[int, tuple[int, int]], after: Mapping[int, tuple[int, int]], node_of: Mapping[int, int]
-) -> Mapping[int, float]:
-    """Return how many CPUs of each node were idle between two readings, on average."""
-    idle: dict[int, float] = dict.fromkeys(sorted(set(node_of.values())), 0.0)
-    for cpu, node in node_of.items():
+def _idle_by_cpu(
+    before: Mapping[int, tuple[int, int]], after: Mapping[int, tuple[int, int]], cpus: Iterable[int]
+) -> dict[int, float]:
+    """Return the share of the time between two readings in which CPUs were idle, of those in both."""
+    idle: dict[int, float] = {}
+    for cpu in cpus:
         if cpu in before and cpu in after:
             passed = after[cpu][1] - before[cpu][1]
-            idle[node] += max(0.0, min(1.0, (after[cpu][0] - before[cpu][0]) / passed)) if passed > 0 else 0.0
+            idle[cpu] = max(0.0, min(1.0, (after[cpu][0] - before[cpu][0]) / passed)) if passed > 0 else 0.0
+    return idle
+
+
+def _by_node(idle_by_cpu: Mapping[int, float], node_of: Mapping[int, int]) -> Mapping[int, float]:
+    """Return how many CPUs of each node were idle, on average."""
+    idle: dict[int, float] = dict.fromkeys(sorted(set(node_of.values())), 0.0)
+    for cpu, share in idle_by_cpu.items():
+        idle[node_of[cpu]] += share
     return idle

@@ -22,6 +22,7 @@ _IDLE: Final = 0.02  # CPUs; a program that uses less says nothing about its pla
 _REMOTE: Final = 0.25  # share of accesses to other nodes from which a change is considered
 _SLOWER: Final = 1.05  # least ratio of the mean costs of access
 _WAITING: Final = 0.25  # share of the time in which threads could run, but waited
+_IDLE_INSIDE: Final = 0.25  # share of their own CPUs that is idle, from which threads wait for something else
 _WAITING_CPUS: Final = 0.5  # CPUs for which threads waited, on average
 _ROOM: Final = 0.95  # share of the free memory of a node that may be filled
 _FILLED: Final = 0.9  # share of the CPUs of a node that a program may use
@@ -90,15 +91,17 @@ def _waits_for_cpus(s: Situation) -> PlacementVerdict | None:
     worst = max(s.observation.masks, key=lambda m: m.waited_s, default=None)
     if worst is None or worst.waited_s < _WAITING * (worst.ran_s + worst.waited_s):
         return None
-    idle = sum(s.observation.idle_by_node.values())
-    cpus = set(worst.cpus)
+    cpus, idle_by_cpu = set(worst.cpus), s.observation.idle_by_cpu
     outside = [c for c in s.topology.allowed_cpus if c not in cpus]
+    idle = sum(idle_by_cpu.get(c, 0.0) for c in outside)
+    if sum(idle_by_cpu.get(c, 0.0) for c in cpus) >= _IDLE_INSIDE * len(cpus):
+        return None
     if not outside or idle < 1 or worst.waited_s < _WAITING_CPUS * s.observation.seconds:
         return None
     share = worst.waited_s / (worst.ran_s + worst.waited_s)
     sentence = (
         f"its {worst.threads} threads may run on CPUs {format_list(worst.cpus)} only and waited "
-        f"{100 * share:.0f} % of the time in which they could run, while {idle:.0f} CPUs were idle"
+        f"{100 * share:.0f} % of the time in which they could run, while {idle:.0f} other CPUs were idle"
     )
     needed = max(len(worst.cpus) + 1, round((worst.ran_s + worst.waited_s) / s.observation.seconds + 0.5))
     target = _nearest_cpus(s, worst.cpus, needed)

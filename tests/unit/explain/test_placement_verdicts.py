@@ -105,6 +105,9 @@ WELL_PLACED: dict[str, Situation] = {
         process({0: 1.0}, {0: 4}, allowed=FIRST), process({1: 1.0}, {1: 4}, number=4712, allowed=SECOND)
     ),
     "nodes are equally near": situation(process({0: 1.0}, {1: 10}, allowed=FIRST), cost_of_access=cost(far=1.0)),
+    "waits, although its own CPUs are idle": situation(
+        process({0: 1.0}, {0: 1}, waited_s=2.0, allowed=FIRST, threads=3)
+    ),
     "waits, but nothing is idle": situation(
         process({0: 1.0}, {0: 1}, waited_s=2.0, allowed=(0,), threads=3), idle={0: 0.1, 1: 0.2}
     ),
