@@ -47,7 +47,8 @@ std::vector<std::vector<int>> sets_of(const Reader& read, const std::string& val
     sets.push_back(numbers(value.substr(at + 1, end - at - 1)));
     at = end + 1;
     if (at == value.size()) break;
-    if (value[at] != ',' || ++at == value.size()) read.refuse(value);
+    if (value[at] != ',' || at + 1 == value.size()) read.refuse(value);
+    ++at;
   }
   return sets;
 }
@@ -104,7 +105,7 @@ class ResourceFile {
   /// Parses `rank:RANGE:{host:1;cpu:{0-3},{4-7};gpu:{0}}`, perhaps with `:app0` at its end.
   void add_ranks(const std::string& line) {
     const std::size_t first = std::string_view(kRank).size(), end = line.rfind('}');
-    const std::size_t begin = line.find(":{", line.find_first_not_of("{", first));  // braces may enclose the ranks, too
+    const std::size_t begin = line.find(":{", line.find_first_not_of('{', first));  // braces may enclose the ranks, too
     if (begin == std::string::npos || begin < first || end <= begin + 1) read_.refuse(line);
     if (const std::string rest = line.substr(end + 1); !rest.empty() && rest != ":app0") read_.refuse(line);
     std::vector<std::vector<int>> sets;
