@@ -6,7 +6,7 @@ Only the topology in the header is used, never the routing of the machine.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,30 @@ Floats = NDArray[np.float64]
 Table = Mapping[int, Sequence[int]]  # links on which each vertex sends the packets for one target
 
 DIRECTIONS = (("east", "west"), ("south", "north"), ("up", "down"))
-_FAR = 1 << 30
+FAR = 1 << 30
+
+
+def distances_to(vertices: int, ends: Iterable[tuple[int, int]], target: int) -> list[int]:
+    """Return the number of links on the shortest path from each vertex to a target; `FAR` if there is no path.
+
+    Args:
+        vertices: Number of vertices.
+        ends: First and last vertex of each directed link.
+        target: The last vertex of the paths.
+    """
+    inputs: list[list[int]] = [[] for _ in range(vertices)]
+    for begin, end in ends:
+        inputs[end].append(begin)
+    distance = [FAR] * vertices
+    distance[target] = 0
+    queue = deque([target])
+    while queue:
+        vertex = queue.popleft()
+        for begin in inputs[vertex]:
+            if distance[begin] == FAR:
+                distance[begin] = distance[vertex] + 1
+                queue.append(begin)
+    return distance
 
 
 @dataclass(frozen=True)
@@ -62,20 +85,7 @@ class LinkNetwork:
 
     def distances_to(self, target: int, without: int | None = None) -> list[int]:
         """Return the distance from each vertex to a target, along paths that do not use the vertex `without`."""
-        inputs: list[list[int]] = [[] for _ in range(self.vertices)]
-        for begin, end in self.ends:
-            if without not in (begin, end):
-                inputs[end].append(begin)
-        distance = [_FAR] * self.vertices
-        distance[target] = 0
-        queue = deque([target])
-        while queue:
-            vertex = queue.popleft()
-            for begin in inputs[vertex]:
-                if distance[begin] == _FAR:
-                    distance[begin] = distance[vertex] + 1
-                    queue.append(begin)
-        return distance
+        return distances_to(self.vertices, (pair for pair in self.ends if without not in pair), target)
 
     @cached_property
     def shortest(self) -> list[dict[int, tuple[int, ...]]]:
@@ -88,7 +98,7 @@ class LinkNetwork:
                     if self.distances[self.ends[link][1], target] + 1 == self.distances[vertex, target]
                 )
                 for vertex in range(self.vertices)
-                if vertex != target and self.distances[vertex, target] < _FAR
+                if vertex != target and self.distances[vertex, target] < FAR
             }
             for target in range(self.vertices)
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -180,7 +180,9 @@ def _candidates(network: LinkNetwork, links: Sequence[int], target: int) -> Iter
         if target == begin or begin not in network.shortest[target]:
             continue
         distance = network.distances_to(target, without=begin)
-        for path in [*_paths(network, [begin, end], target, distance), *_along(network, [begin, end], target, allowed)]:
+        start = [begin, end]
+        along = _paths(network, start, target, allowed.__contains__, _MAX_LENGTH)
+        for path in [*_shortening(network, start, target, distance), *along]:
             is_usual = all(
                 len(network.shortest[target][a]) == 1 and network.ends[network.shortest[target][a][0]][1] == b
                 for a, b in pairwise(path)
@@ -190,32 +192,34 @@ def _candidates(network: LinkNetwork, links: Sequence[int], target: int) -> Iter
                 yield path
 
 
-def _paths(network: LinkNetwork, begin: list[int], target: int, distance: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the paths that begin with these routers and come closer to the target with every further link."""
+def _paths(
+    network: LinkNetwork, begin: list[int], target: int, allows: Callable[[int], bool], longest: int
+) -> list[tuple[int, ...]]:
+    """Return paths to a target that begin with these routers and continue along allowed links, each router once.
+
+    Args:
+        network: The network.
+        begin: The first routers.
+        target: The last router.
+        allows: Whether a link may be used.
+        longest: Number of routers from which a path is not continued.
+    """
     paths: list[tuple[int, ...]] = []
     waiting = [begin]
     while waiting and len(paths) < _MAX_PATHS:
         path = waiting.pop()
         if path[-1] == target:
             paths.append(tuple(path))
-            continue
-        ends = sorted({network.ends[link][1] for link in network.outputs[path[-1]]} - set(path))
-        waiting += [[*path, e] for e in ends if distance[e] < distance[path[-1]]]
-    return paths
-
-
-def _along(network: LinkNetwork, begin: list[int], target: int, allowed: set[int]) -> list[tuple[int, ...]]:
-    """Return the paths to the target that begin with these routers and continue along the allowed links only."""
-    paths: list[tuple[int, ...]] = []
-    waiting = [begin]
-    while waiting and len(paths) < _MAX_PATHS:
-        path = waiting.pop()
-        if path[-1] == target:
-            paths.append(tuple(path))
-        elif len(path) < _MAX_LENGTH:
-            ends = {network.ends[link][1] for link in network.outputs[path[-1]] if link in allowed} - set(path)
+        elif len(path) < longest:
+            ends = {network.ends[link][1] for link in network.outputs[path[-1]] if allows(link)} - set(path)
             waiting += [[*path, e] for e in sorted(ends)]
     return paths
+
+
+def _shortening(network: LinkNetwork, begin: list[int], target: int, distance: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the paths that begin with these routers and come closer to the target with every further link."""
+    ends = network.ends
+    return _paths(network, begin, target, lambda e: distance[ends[e][1]] < distance[ends[e][0]], network.vertices + 1)
 
 
 def _best(network: LinkNetwork, scores: Scores) -> WrongRoute | None:
@@ -224,5 +228,5 @@ def _best(network: LinkNetwork, scores: Scores) -> WrongRoute | None:
         return None
     best = ranked[0]
     others = [p for p in ranked[1:] if scores[p][0] > scores[best][0] - MARGIN]
-    shortest = _paths(network, [best[0]], best[-1], [int(d) for d in network.distances[:, best[-1]]])
+    shortest = _shortening(network, [best[0]], best[-1], [int(d) for d in network.distances[:, best[-1]]])
     return WrongRoute(best, tuple(sorted(shortest)[:3]), scores[best][1], tuple(others[:_LISTED]), len(others))

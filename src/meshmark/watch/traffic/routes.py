@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.watch.frames import Header
+from meshmark.watch.links.network import FAR, distances_to
 
 Floats = NDArray[np.float64]
 
@@ -46,24 +46,12 @@ class LinkGraph:
 
     def nearer_links(self, target: int) -> list[tuple[int, list[int]]]:
         """Return, for each router from which a router can be reached, its links on shortest routes; farthest first."""
-        incoming: dict[int, list[int]] = defaultdict(list)
-        outgoing: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        distance = distances_to(self.routers, filter(None, self.ends), target)
+        nearer: dict[int, list[int]] = {r: [] for r, d in enumerate(distance) if 0 < d < FAR}
         for number, pair in enumerate(self.ends):
-            if pair is not None:
-                outgoing[pair[0]].append((number, pair[1]))
-                incoming[pair[1]].append(pair[0])
-        distance = {target: 0}
-        queue = [target]
-        for router in queue:
-            for before in incoming[router]:
-                if before not in distance:
-                    distance[before] = distance[router] + 1
-                    queue.append(before)
-        return [
-            (r, [number for number, to in outgoing[r] if distance.get(to, distance[r]) < distance[r]])
-            for r in reversed(queue)
-            if r != target
-        ]
+            if pair is not None and distance[pair[1]] < distance[pair[0]] < FAR:
+                nearer[pair[0]].append(number)
+        return sorted(nearer.items(), key=lambda entry: -distance[entry[0]])
 
 
 def route_shares(graph: LinkGraph, weights: Floats | None = None) -> Floats:
