@@ -82,11 +82,21 @@ def group_pressure(host: CounterHost, process: str = "self") -> HostFinding:
 
 def throttle_counts(tree: Files, groups: ControlGroups) -> dict[str, int]:
     """Return the counts of `cpu.stat` of a control group and its ancestors, by folder and name."""
+    return group_counts(tree, groups, "cpu", "cpu.stat")
+
+
+def group_counts(tree: Files, groups: ControlGroups, controller: str, file: str) -> dict[str, int]:
+    """Return the counts in a file of a control group and its ancestors, by folder and name."""
     return {
         f"{folder}/{key}": int(value)
-        for folder in groups.folders("cpu")
-        for key, value in re.findall(r"^(\w+) (\d{1,19})$", tree.text(f"{folder}/cpu.stat") or "", re.M)
+        for folder in groups.folders(controller)
+        for key, value in re.findall(r"^(\w+) (\d{1,19})$", tree.text(f"{folder}/{file}") or "", re.M)
     }
+
+
+def stopped_s(grown: Counts, folder: str) -> float:
+    """Return for how long the quota of a folder stopped threads, s; `grown` has the increases of `throttle_counts`."""
+    return grown.get(f"{folder}/throttled_usec", 0) * 1e-6 + grown.get(f"{folder}/throttled_time", 0) * 1e-9
 
 
 def increases(before: Counts, after: Counts) -> dict[str, int]:
@@ -115,18 +125,14 @@ def quota_throttling(host: CounterHost, grown: Counts | None, interval_s: float,
     limit = f"{number(quota[0])} CPUs (/{quota[1]})"
     if grown is None:
         return HostFinding(name, f"{limit}; how often it stops threads {TWO_MOMENTS}", "unknown", effect)
-    stopped_s = {
-        folder: grown.get(f"{folder}/throttled_usec", 0) * 1e-6 + grown.get(f"{folder}/throttled_time", 0) * 1e-9
-        for folder in groups.folders("cpu")
-        if f"{folder}/nr_throttled" in grown
-    }
-    if not stopped_s:
+    stops = {folder: stopped_s(grown, folder) for folder in groups.folders("cpu") if f"{folder}/nr_throttled" in grown}
+    if not stops:
         return HostFinding(name, f"{limit}; cpu.stat does not report how often it stops threads", "unknown", effect)
-    folder = max(stopped_s, key=lambda one: (grown[f"{one}/nr_throttled"], stopped_s[one]))
+    folder = max(stops, key=lambda one: (grown[f"{one}/nr_throttled"], stops[one]))
     periods, throttled_periods = grown.get(f"{folder}/nr_periods", 0), grown[f"{folder}/nr_throttled"]
     if not throttled_periods:
         return HostFinding(name, f"{limit}; not used up in {interval_s:.1f} s", "ok", effect)
-    stop_text = f"{stopped_s[folder]:.2f} s summed over CPUs"
+    stop_text = f"{stops[folder]:.2f} s summed over CPUs"
     observation = (
         f"{limit}; used up in {throttled_periods} of {periods} periods in {interval_s:.1f} s: stopped for {stop_text}"
     )

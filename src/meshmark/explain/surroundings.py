@@ -7,6 +7,7 @@ admin-guide/sysctl/kernel, ABI/testing/sysfs-kernel-mm-memory-tiers).
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.doctor.settings import thp_mode
-from meshmark.doctor.strain import Counts, increases, throttle_counts
+from meshmark.doctor.strain import group_counts, increases, stopped_s, throttle_counts
 from meshmark.explain.devices import Device, devices_of, interrupt_counts, interrupts_by_node
 from meshmark.machine.control_group import ControlGroups, control_groups, cpu_quota
 from meshmark.machine.tree import FileTree, parse_list
@@ -29,6 +30,7 @@ _CLASSES: Final = {
     6: "deadline",
     7: "extensible",
 }
+_BALANCED: Final = "proc/vmstat/numa_pages_migrated"
 _TIERS: Final = "sys/devices/virtual/memory_tiering"
 
 
@@ -43,7 +45,7 @@ class Cpuset:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What acts on a program.
+    """Settings and limits under which a program runs, and their effects during an observation.
 
     Attributes:
         scheduling: Number of threads by class and nice value.
@@ -103,28 +105,23 @@ class SurroundingsObserver:
             _scheduling(tree, self._processes),
             thp_mode(tree)[0] or "",
             None if balancing is None else balancing > 0,
-            grown.get("vmstat/numa_pages_migrated"),
+            grown.get(_BALANCED),
             self._cpuset(),
             quota[0] if quota else None,
-            _throttled_s(grown),
+            max((stopped_s(grown, folder) for folder in self._groups.folders("cpu")), default=0.0),
             limits,
             used,
-            max((n for key, n in grown.items() if key.endswith("memory.events/high")), default=0),
+            max((n for key, n in grown.items() if key.endswith("/high")), default=0),
             _tiers(tree),
             interrupts_by_node(grown, node_of),
         )
 
     def _counts(self) -> dict[str, int]:
         tree = self._tree
-        events = {
-            f"{folder}/memory.events/{key}": n
-            for folder in self._groups.folders("memory")
-            for key, n in _numbers(tree.text(f"{folder}/memory.events")).items()
-        }
-        moved = {
-            f"vmstat/{key}": n for key, n in _numbers(tree.text("proc/vmstat")).items() if key == "numa_pages_migrated"
-        }
-        return throttle_counts(tree, self._groups) | events | moved | interrupt_counts(tree, self._devices)
+        events = group_counts(tree, self._groups, "memory", "memory.events")
+        moved = re.search(r"^numa_pages_migrated (\d{1,19})$", tree.text("proc/vmstat") or "", re.M)
+        balanced = {_BALANCED: int(moved[1])} if moved else {}
+        return throttle_counts(tree, self._groups) | events | balanced | interrupt_counts(tree, self._devices)
 
     def _cpuset(self) -> Cpuset | None:
         tree, base, path = self._tree, self._groups.folders("cpuset"), self._groups.path("cpuset")
@@ -149,18 +146,6 @@ class SurroundingsObserver:
                     limits[name] = min(limit, limits.get(name, limit))
         used = [tree.number(f"{folders[0]}/{name}") for name in ("memory.current", "memory.usage_in_bytes") if folders]
         return limits, next((n for n in used if n is not None and limits), None)
-
-
-def _numbers(text: str | None) -> dict[str, int]:
-    """Return the numbers of a file with a name and a number in each line."""
-    lines = (line.split() for line in (text or "").splitlines())
-    return {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdecimal()}
-
-
-def _throttled_s(grown: Counts) -> float:
-    stopped_s = [1e-9 * n for key, n in grown.items() if key.endswith("/throttled_time")]
-    stopped_s += [1e-6 * n for key, n in grown.items() if key.endswith("/throttled_usec")]
-    return max(stopped_s, default=0.0)
 
 
 def _scheduling(tree: FileTree, processes: Sequence[int]) -> dict[tuple[str, int], int]:
