@@ -24,31 +24,36 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="0: the cases with which the method was developed")
     options = parser.parse_args()
     with recording("Watching", options):
-        found = named = listed = false = undecided = 0
+        found_count = named = listed = false_alarms = undecided = 0
         for number in range(options.count):
             for case in (healthy_case(number, options.seed), planted_case(number, options.seed)):
                 loads = case.compared()
                 route = loads.route
                 undecided += loads.verdict == "undecided"
                 if case.path:
-                    found += loads.verdict == "differ"
+                    found_count += loads.verdict == "differ"
                     named += route is not None and route.path == case.path
                     listed += route is not None and case.path in (route.path, *route.alternatives)
                 else:
-                    false += loads.verdict == "differ"
+                    false_alarms += loads.verdict == "differ"
                 path = f"planted {case.path}: " if case.path else "healthy: "
                 result = f"{loads.verdict}, within {100 * loads.within:.1f} %"
                 print(f"{case.model} {case.workload} {path}{result} {route.path if route else ''}", flush=True)
         count = options.count
         print(
-            f"found {found}, named {named}, listed {listed} of {count}; false {false} of {count}; {undecided} undecided"
+            f"found {found_count}, named {named}, listed {listed} of {count}; "
+            f"false alarms {false_alarms} of {count}; {undecided} undecided"
         )
         notes = f"{len(CASES)} pairs of model and workload, seed {options.seed}; {undecided} without a verdict"
         add_row(
-            "wrong routes of simulated machines that are found", f"of {count}", found, limits=(count, None), notes=notes
+            "wrong routes of simulated machines that are found",
+            f"of {count}",
+            found_count,
+            limits=(count, None),
+            notes=notes,
         )
         add_row("wrong routes whose path is named first", f"of {count}", named, notes=f"{listed} among the named paths")
-        add_row("healthy simulated machines with a report", f"of {count}", false, limits=(None, 0), notes=notes)
+        add_row("healthy simulated machines with a report", f"of {count}", false_alarms, limits=(None, 0), notes=notes)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def header_line(
         machine: The modelled machine.
         window_s: Length of a frame.
         pairs: Traffic between nodes while the frames were simulated, as `frames_and_pairs` returns it.
-        volumes: What the nodes send each other, if it is known (`model/traffic.py`).
+        volumes: Volumes that the nodes send each other, if they are known (`model/traffic.py`).
     """
     shape = ask(machine, [{"kind": "describe"}], threads=1)[0]
     topology = str(machine.data["topology"]["kind"])

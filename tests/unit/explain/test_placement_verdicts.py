@@ -272,6 +272,6 @@ def test_what_else_slows_a_program_is_noted() -> None:
     ],
 )
 def test_interrupts_on_another_node_are_noted(interrupts: dict[int, int], second: float, noted: bool) -> None:
-    found = notes_with(Surroundings(interrupts={"eth0": interrupts}), second=second)
+    notes = notes_with(Surroundings(interrupts={"eth0": interrupts}), second=second)
     expected = "node 1 handles the interrupts of eth0 (5010 per second), but its threads ran on node 0: "
-    assert [n.startswith(expected) for n in found] == [True] * noted
+    assert [n.startswith(expected) for n in notes] == [True] * noted

@@ -65,8 +65,8 @@ def plot(
         typer.Option(
             "--threads",
             metavar="N,N,…",
-            help="draw the speed-up of a recorded command and the use of the machine by its number of threads: "
-            "that of each recording",
+            help="numbers of threads, one for each recording: draw the speed-up of the command, and the use of "
+            "the machine, by number of threads",
         ),
     ] = "",
     as_csv: Annotated[bool, typer.Option("--csv", help="print rows: time (s), component, metric, value, unit")] = False,

@@ -40,7 +40,7 @@ _LOADS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class AuditSample:
-    """What a load moved and what the counters reported meanwhile.
+    """Bytes that a load moved, and values of the counters meanwhile.
 
     Attributes:
         load: `read` or `write`.

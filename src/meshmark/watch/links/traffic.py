@@ -24,7 +24,7 @@ _EVEN: Final = 1e-3  # relative difference of volumes that count as equal
 
 @dataclass(frozen=True, slots=True)
 class NodeTraffic:
-    """What the nodes send each other, in any unit.
+    """Volumes that the nodes send each other, in any unit.
 
     Attributes:
         name: Name of the pattern, of the workload or of the file.

@@ -1,4 +1,4 @@
-"""Where the threads and pages of a program were over time, from a recording."""
+"""Follows a process in a recording: on which nodes its threads ran and its pages were, over time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Residency:
 
 
 def residency(header: Header, frames: Iterable[Frame], process: str) -> Residency:
-    """Return where a process was.
+    """Return on which nodes the threads and pages of a process were, over time.
 
     Args:
         header: Describes the frames.

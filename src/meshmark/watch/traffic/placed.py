@@ -25,7 +25,7 @@ _Z: Final = 1.96  # of a 95 % interval
 
 @dataclass(frozen=True, slots=True)
 class PlacedProgram:
-    """Where a program ran and where its pages are.
+    """Run time and pages of a program by node.
 
     Attributes:
         ran: CPU time of its threads by node, s, shape (nodes,).
