@@ -100,9 +100,12 @@ int answer(int argc, char** argv) {
                                  // the program at once
     for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaction(s, &act, nullptr);
     mm::watch::Outlet out(STDOUT_FILENO);
-    out.line(mm::to_line(sampler.header()) + "\n");
-    out.flush();
-    if (!describe) sampler.run(out, stop);
+    if (describe) {
+      out.line(mm::to_line(sampler.header()) + "\n");
+      out.flush();
+    } else {
+      sampler.run(out, stop);
+    }
   } catch (const mm::json::exception&) {  // the content of these two files is validated on use
     throw mm::UsageError("--attained, --canary", "found an object with other content",
                          "files that meshmark wrote for these options");

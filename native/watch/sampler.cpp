@@ -203,6 +203,9 @@ void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
   const double begin = wall_s();
   double previous_s = begin, previous_cpu_s = cpu_seconds();
   sample(begin);  // counters need an initial value
+  // Only now: a reader that has the header may start a command, and the first frame contains all of it.
+  out.line(to_line(header()) + "\n");
+  out.flush();
   std::string lines;
   lines.reserve(1 << 16);
   std::uint64_t pending_frames = 0;

@@ -55,7 +55,8 @@ class Sampler {
   const Board& board() const { return board_; }
   /// Samples all sources that are due. The first call stores initial values of counters.
   void sample(double now);
-  /// Runs until the duration ends, `stop` is set or the reader is gone.
+  /// Samples the initial values, writes the header, then frames until the duration ends, `stop` is set or the reader is
+  /// gone.
   void run(Outlet& out, const std::atomic<bool>& stop);
 
  private:

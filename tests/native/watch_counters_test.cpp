@@ -230,7 +230,9 @@ TEST(Counters, WhatChannelsMovedIsAShareOfWhatTheyAttainedAtThatMix) {
   line.resize(static_cast<std::size_t>(::read(ends[0], line.data(), line.size())));
   ::close(ends[0]);
   ::close(ends[1]);
-  const mm::json values = mm::json::parse(line.substr(0, line.find('\n'))).at("values");
+  const std::size_t header_end = line.find('\n'), frame_end = line.find('\n', header_end + 1);
+  EXPECT_EQ(mm::json::parse(line.substr(0, header_end)).at("type"), "header");
+  const mm::json values = mm::json::parse(line.substr(header_end + 1, frame_end - header_end - 1)).at("values");
   EXPECT_DOUBLE_EQ(values.at("memory.read")[0].get<double>(), 4.8e9);
   EXPECT_DOUBLE_EQ(values.at("memory.write")[0].get<double>(), 1.6e9);
   EXPECT_TRUE(values.at("memory.busy")[1].is_null());  // a node without a survey, whose clock is not counted
