@@ -97,3 +97,43 @@ def test_this_machine_is_live_and_the_sampler_goes_with_the_view(terminal: Termi
     terminal.keys("q")
     terminal.wait_for("LEFT-0")
     assert not samplers()
+
+
+def test_the_map_closes_with_its_command_whose_output_is_printed(terminal: Terminal, tmp_path: Path) -> None:
+    stop = tmp_path / "stop"
+    script = f"echo from the command; echo its error >&2; until [ -e {stop} ]; do sleep 0.05; done; echo last; exit 9"
+    terminal.keys(f"clear; {MESHMARK} watch --rate 8 --no-canary -- sh -c '{script}'; echo LEFT-$?", "Enter")
+    terminal.wait_for("last output of the command:\n from the command\n its error")
+    stop.touch()
+    screen = terminal.wait_for("LEFT-9")
+    assert "from the command\nits error\nlast\nthe command took" in screen
+    assert "cpu.busy" in screen and "continues" not in screen
+
+
+def test_a_command_outlives_a_map_that_is_closed(terminal: Terminal, tmp_path: Path) -> None:
+    stop = tmp_path / "stop"
+    script = f"echo first; until [ -e {stop} ]; do sleep 0.05; done; echo last; exit 9"
+    terminal.keys(f"clear; {MESHMARK} watch --rate 8 --no-canary -- sh -c '{script}'; echo LEFT-$?", "Enter")
+    terminal.wait_for("last output of the command")
+    terminal.keys("q")
+    terminal.wait_for("the map is closed; the command continues\nfirst")
+    stop.touch()
+    assert "first\nlast\nthe command took" in terminal.wait_for("LEFT-9")
+
+
+def test_ctrl_c_interrupts_the_processes_of_the_command(terminal: Terminal) -> None:
+    # A shell handles the signal only when its `sleep` has ended, which must therefore receive it, too.
+    script = 'trap "echo interrupted; exit 5" INT; echo ready; sleep 1000'
+    terminal.keys(f"clear; {MESHMARK} watch --rate 8 --no-canary -- sh -c '{script}'; echo LEFT-$?", "Enter")
+    terminal.wait_for("last output of the command:\n ready")
+    terminal.keys("C-c")
+    screen = terminal.wait_for("LEFT-5")
+    assert screen.count("interrupted\n") == 1
+
+
+def test_a_redirected_output_is_not_printed(terminal: Terminal, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = "echo to the file; echo to the terminal >&2"
+    terminal.keys(f"clear; {MESHMARK} watch --rate 8 --no-canary -- sh -c '{script}' >{out}; echo LEFT-$?", "Enter")
+    screen = terminal.wait_for("LEFT-0")
+    assert out.read_text(encoding="utf-8") == "to the file\n" and "to the terminal\nthe command took" in screen

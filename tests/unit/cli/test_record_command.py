@@ -220,7 +220,7 @@ def test_the_live_page_is_open_while_a_command_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        (["--", "true"], 2, "COMMAND: found without --web"),
+        (["--", "true"], 2, "COMMAND: found without a terminal for the map, allowed with one or with --web"),
         (["--web", "--"], 2, "COMMAND: missing after --"),
         (["--web", "--json", "--", "true"], 2, "--json: found with COMMAND"),
         (["--web", "--", "no-such-program-anywhere"], 127, "found no no-such-program-anywhere in PATH"),

@@ -1,13 +1,13 @@
-"""`meshmark watch --web -- COMMAND`: shows the live map in a browser while a command runs."""
+"""`meshmark watch -- COMMAND`: passes frames to the live map while a command runs, and serves the map to browsers."""
 
 from __future__ import annotations
 
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshmark.cli.console import say
 from meshmark.cli.watch.summary import print_summary
@@ -16,7 +16,8 @@ from meshmark.watch.marks import START, Mark
 
 if TYPE_CHECKING:
     from meshmark.watch.live import LiveSampler
-    from meshmark.watch.recorder.summary import WindowSummary
+    from meshmark.watch.recorder.command import CommandEnd
+    from meshmark.watch.recorder.summary import RecorderCost, WindowSummary
 
 
 @dataclass(slots=True)
@@ -31,7 +32,7 @@ class _FrameQueue:
 
 
 class LiveCommand:
-    """Passes the frames of a sampler on to the page, and summarises them while they arrive.
+    """Passes the frames of a sampler on to the map, and summarises them while they arrive.
 
     Args:
         header: Header of the frames.
@@ -112,6 +113,44 @@ def serve_beside(header: Header, frames: Iterator[Frame], address: tuple[str, in
         raise errors[0]
 
 
+def run_command(
+    words: Sequence[str],
+    live: LiveSampler,
+    writer: LiveCommand,
+    warn: Callable[[str], None],
+    streams: Mapping[str, Any] | None = None,
+) -> tuple[CommandEnd, RecorderCost]:
+    """Run a command while its frames are shown; return how it ended, and what it cost to sample and show them.
+
+    Args:
+        words: The command and its arguments.
+        live: The sampler.
+        writer: Passes the frames on; it is closed at the end.
+        warn: Called with the reason if the frames end before the command.
+        streams: Streams of the command, as arguments of `subprocess.Popen`.
+    """
+    from meshmark.watch.recorder.command import CommandRun
+    from meshmark.watch.recorder.summary import RecorderCost
+
+    begin_s = time.process_time()
+    try:
+        end = CommandRun(words, 0.0, warn, streams or {}).record(live, writer)
+    finally:
+        writer.close()
+    used_s = time.process_time() - begin_s
+    return end, RecorderCost(writer.sampler_s, used_s, writer.elapsed_s, live.header.count("cpu"))
+
+
+def print_end(writer: LiveCommand, cost: RecorderCost) -> None:
+    """Print how the command ended, what the machine did meanwhile, and what the map cost."""
+    from meshmark.watch.recorder.window import command_window
+
+    window = command_window(writer.marks)
+    if window is not None:
+        print_summary(window, writer.summary)
+    say(str(cost))
+
+
 def watch_command(words: Sequence[str], live: LiveSampler, page_header: Header, address: tuple[str, int, str]) -> int:
     """Run a command while the page shows the live map; print a summary; return the exit status of the command.
 
@@ -123,21 +162,8 @@ def watch_command(words: Sequence[str], live: LiveSampler, page_header: Header, 
         page_header: Header for the page.
         address: Host, port and token of the page.
     """
-    from meshmark.watch.recorder.command import CommandRun
-    from meshmark.watch.recorder.summary import RecorderCost
-    from meshmark.watch.recorder.window import command_window
-
     writer = LiveCommand(live.header)
-    run = CommandRun(words, 0.0, lambda text: say(f"warning: {text}"))
     serve_beside(page_header, iter(writer.page), address)
-    begin_s = time.process_time()
-    try:
-        end = run.record(live, writer)
-    finally:
-        writer.close()
-    cost = RecorderCost(writer.sampler_s, time.process_time() - begin_s, writer.elapsed_s, live.header.count("cpu"))
-    window = command_window(writer.marks)
-    if window is not None:
-        print_summary(window, writer.summary)
-    say(str(cost))
+    end, cost = run_command(words, live, writer, lambda text: say(f"warning: {text}"))
+    print_end(writer, cost)
     return end.status

@@ -32,7 +32,7 @@ def show_frames(header: Header, frames: Iterator[Frame], low: float, high: float
     absent = ", ".join(sorted({a["metric"].partition(":")[0] for a in header.absent}))
     for frame in frames:
         console.print(Text(f"{header.machine}  {header.source}  {frame.t_s:.6g} s", style="bold"))
-        console.print(scale_text(low, high, palette))
+        console.print(scale_text(header, low, high, palette))
         console.print(draw(header, machine_map, frame, low, high, palette))
         for finding in findings.add(frame):
             console.print(Text(str(finding), style="bold red"))

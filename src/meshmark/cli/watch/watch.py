@@ -12,6 +12,8 @@ import typer
 from meshmark.cli.console import say
 from meshmark.cli.options import RootOption, SetOption, StoreOption, time_option
 from meshmark.cli.watch.audit import audit
+from meshmark.cli.watch.command import watch_command
+from meshmark.cli.watch.command_in_terminal import has_terminal, watch_command_in_terminal
 from meshmark.cli.watch.options import (
     AuditOption,
     CanaryOption,
@@ -51,6 +53,8 @@ from meshmark.cli.watch.show import paced, print_frames, show_frames
 from meshmark.errors import UsageError, extra
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from meshmark.watch.frames import Frame
     from meshmark.watch.live import LiveSampler
 
@@ -99,16 +103,11 @@ def watch(
 
     With COMMAND, this ends with the command, prints a summary, and passes on the exit status of the command.
 
-    example: meshmark watch --web --rate 10; meshmark watch --web -- make
+    example: meshmark watch --web --rate 10; meshmark watch -- make
     """
     refuse_settings(on, settings)
-    if has_command(command, "watch --web"):
+    if has_command(command, "watch"):
         refuse_with_command(ctx, "duration", "on", "root", "as_json", "otlp", "calibration", "auditing")
-        if not web:
-            raise UsageError(
-                "COMMAND: found without --web, allowed with it: a map in the terminal would hide the command's output",
-                "meshmark watch --web -- COMMAND, or meshmark record --out FILE -- COMMAND",
-            )
     bounds = colour_bounds(low, high, palette)
     address = address_of_page(web, host, port, token, token_file, no_token)
     if calibration or auditing:
@@ -116,15 +115,12 @@ def watch(
         (audit if auditing else _calibrate)(as_json)
         return
     if command:
-        from meshmark.cli.watch.command import watch_command
-        from meshmark.watch.recorder.command import check_command, waiting_for_signals
-
-        check_command(command)
-        with (
-            waiting_for_signals(),
-            live_source(rate, 0.0, None, 0.0, full_scale, canary, store, apart=True) as live,
-        ):
-            status = watch_command(command, live, with_view(live.header, ctx), address)
+        with _live_for_command(command, web, rate, full_scale, canary, store) as live:
+            status = (
+                watch_command(command, live, with_view(live.header, ctx), address)
+                if web
+                else watch_command_in_terminal(command, live, (*bounds, palette))
+            )
         raise SystemExit(status)
     if on is not None:
         if otlp:
@@ -155,6 +151,28 @@ def watch(
                 pass
         else:
             show_frames(live.header, live_frames, *bounds, palette)
+
+
+@contextlib.contextmanager
+def _live_for_command(
+    words: list[str], web: bool, rate: float, full_scale: str, canary: bool, store: Path | None
+) -> Iterator[LiveSampler]:
+    """Yield a sampler for the time of a command.
+
+    Raises:
+        UsageError: The map needs a terminal.
+        CommandError: The command cannot be executed.
+    """
+    from meshmark.watch.recorder.command import check_command, waiting_for_signals
+
+    if not web and not has_terminal():
+        raise UsageError(
+            "COMMAND: found without a terminal for the map, allowed with one or with --web",
+            "meshmark watch --web -- COMMAND, or meshmark record --out FILE -- COMMAND",
+        )
+    check_command(words)
+    with waiting_for_signals(), live_source(rate, 0.0, None, 0.0, full_scale, canary, store, apart=True) as live:
+        yield live
 
 
 def _calibrate(as_json: bool) -> None:

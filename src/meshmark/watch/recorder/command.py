@@ -16,7 +16,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -123,11 +123,13 @@ class CommandRun:
         words: The command and its arguments.
         margin_s: Time for which the machine is recorded before and after the command.
         warn: Called with the reason if the recording ends before the command.
+        streams: Streams of the command, as arguments of `subprocess.Popen`; without one, it is that of this process.
     """
 
     words: Sequence[str]
     margin_s: float
     warn: Callable[[str], None]
+    streams: Mapping[str, Any] = field(default_factory=dict)
     failure: MeshmarkError | None = None  # why the recording ended early
     _usage: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # user s, system s, peak bytes
 
@@ -160,7 +162,7 @@ class CommandRun:
         before_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         begin_s, at = time.monotonic(), time.time()
         try:
-            child = process.start(self.words, process.OUTLIVES_PARENT, restore_signals=True)
+            child = process.start(self.words, process.OUTLIVES_PARENT, restore_signals=True, **self.streams)
         except process.PreparationError as error:
             raise MeshmarkError(f"COMMAND: cannot be started: {error.step}: {error.strerror}") from error
         except OSError as error:
@@ -170,7 +172,7 @@ class CommandRun:
         while not self._has_ended(child.pid):
             self._reap_orphans(child.pid, earlier_children)
             received = signal.sigtimedwait({*_PASSED_ON, signal.SIGCHLD}, _CHECK_S)
-            if received is not None and received.si_signo != signal.SIGCHLD and received.si_code != _FROM_KERNEL:
+            if received is not None and received.si_signo != signal.SIGCHLD and not _has_reached_group(received):
                 os.kill(child.pid, received.si_signo)  # the process exists until it is reaped below
         end_s, end_at = time.monotonic(), time.time()
         self._reap_orphans(child.pid, earlier_children)
@@ -234,6 +236,11 @@ class CommandRun:
         if self.failure is None:
             self.failure = error
             self.warn(f"{error}; the command continues")
+
+
+def _has_reached_group(received: signal.struct_siginfo) -> bool:
+    """Return whether a signal went to the whole process group: from the terminal, or from the map (see `MeshApp`)."""
+    return received.si_code == _FROM_KERNEL or received.si_pid == os.getpid()
 
 
 @dataclass(slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import ClassVar
 
@@ -37,10 +39,16 @@ class MeshApp(App[None]):
         low: Share at which the colours begin, 0 to 1.
         high: Share at which the colours end, 0 to 1.
         palette: Name of the colour palette.
+        command_output: Returns the last lines that the watched command wrote, if there is a command. The map then
+            closes when the stream ends, and Ctrl-C interrupts the process group, in which SIGINT has to be blocked in
+            this process.
     """
 
     TITLE = "Meshmark"
-    CSS = "VerticalScroll { padding: 0 1; } #spots { color: $error; } #activity, #processes { margin-top: 1; }"
+    CSS = (
+        "VerticalScroll { padding: 0 1; } #spots { color: $error; } #activity, #processes { margin-top: 1; }"
+        " #output { display: none; padding: 0 1; }"
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
         Binding("space", "hold", "pause"),
@@ -49,13 +57,21 @@ class MeshApp(App[None]):
         Binding("r", "range", "range"),
         Binding("p", "palette", "palette"),
         Binding("n", "numbers", "numbers"),
+        Binding("ctrl+c", "interrupt", "interrupt the command", priority=True),
     ]
 
     def __init__(
-        self, header: Header, frames: Iterator[Frame], low: float = 0.0, high: float = 1.0, palette: str = "inferno"
+        self,
+        header: Header,
+        frames: Iterator[Frame],
+        low: float = 0.0,
+        high: float = 1.0,
+        palette: str = "inferno",
+        command_output: Callable[[], str] | None = None,
     ) -> None:
         super().__init__()
         self.header = header
+        self._command_output = command_output
         self._frames = frames
         self._map = map_of(header)
         self._findings = Findings(header)
@@ -76,6 +92,7 @@ class MeshApp(App[None]):
             yield Static(id="activity")
             yield Static(id="processes")
             yield Static(id="absent")
+        yield Static(id="output")
         yield Footer()
 
     def on_mount(self) -> None:
@@ -98,7 +115,7 @@ class MeshApp(App[None]):
             return  # the view is closed
         self._ended = state
         try:
-            self.call_from_thread(self._draw)
+            self.call_from_thread(self.exit if self._command_output else self._draw)
         except RuntimeError:
             return
 
@@ -118,18 +135,27 @@ class MeshApp(App[None]):
         low, high = self._bounds
         state = self._ended or ("live" if self._follows else f"paused, {len(self._kept) - 1 - self._at} frames back")
         title = Text(f"{self.header.machine}  {self.header.source}  {self._time(frame)}  {state}", "bold", no_wrap=True)
-        self.query_one("#title", Static).update(Group(title, scale_text(low, high, self._palette)))
+        self.query_one("#title", Static).update(Group(title, scale_text(self.header, low, high, self._palette)))
         picture = draw(self.header, self._map, frame, low, high, self._palette, self._numbers)
         self.query_one("#map", Static).update(picture)
         self.query_one("#spots", Static).update(Text("\n".join(sentences)))
         shown = [frame for frame, _ in self._kept[max(0, self._at + 1 - HISTORY) : self._at + 1]]
         self.query_one("#activity", Static).update(activity(self.header, shown))
         self.query_one("#processes", Static).update(processes(frame) or "")
+        if self._command_output and (lines := self._command_output()):
+            title = Text("last output of the command:\n", "dim")
+            output = self.query_one("#output", Static)
+            output.update(title.append(lines, "not dim"))
+            output.display = True
 
     def _time(self, frame: Frame) -> str:
         """Return the time since the start and, if the source has a clock, the time of day."""
         elapsed = duration(frame.t_s) if frame.t_s >= 60 or frame.t_s < 1e-3 else f"{frame.t_s:.1f} s"
         return f"{elapsed}  {datetime.fromtimestamp(frame.at):%H:%M:%S}" if frame.at > 0 else elapsed
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether a key has a meaning: only a command can be interrupted."""
+        return action != "interrupt" or self._command_output is not None
 
     def action_hold(self) -> None:
         """Pause at the current frame, or continue with the newest frame."""
@@ -160,3 +186,7 @@ class MeshApp(App[None]):
         """Show or hide the numbers."""
         self._numbers = not self._numbers
         self._draw()
+
+    def action_interrupt(self) -> None:
+        """Interrupt the command as Ctrl-C does without a map: the whole process group receives the signal."""
+        os.killpg(0, signal.SIGINT)
