@@ -15,8 +15,7 @@ from support.made_site import address_of
 
 
 def known(seq: int) -> Frame:
-    """Return a frame with use that a test can compute again: it differs by component and time, and one CPU is unknown.
-    Return a frame with use that a test can compute again: it differs by component and time, and one CPU is unknown."""
+    """Return a frame with use that tests can compute: it differs by component and time, and one CPU is unknown."""
     counts = {"cpu": 16, "memory": 32, "link": 64, "io": 16}
     values: dict[str, list[float | None]] = {
         f"{kind}.busy": [((7 * i + 13 * seq) % 101) / 100 for i in range(count)] for kind, count in counts.items()

@@ -1,5 +1,4 @@
-"""The comparison of two machines in a real browser: opened from a file without a network, on wide and narrow screens.
-The comparison of two machines in a real browser: opened from a file without a network, on wide and narrow screens."""
+"""The comparison of two machines in a real browser: from a file without a network, on wide and narrow screens."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The live map in a real browser: colours follow known use, pointer and keyboard state values, and time can be moved.
-The live map in a real browser: colours follow known use, pointer and keyboard state values, and time can be moved."""
+"""The live map in a real browser: colours follow known use, pointer and keyboard state values, and time moves."""
 
 from __future__ import annotations
 
 import re
 import socket
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -323,6 +323,28 @@ def test_a_small_machine_shows_names_shares_and_rates_together(browser: Any) -> 
     assert "50 %" not in page.locator("#map text").all_text_contents()
     assert wrong_count == []
     page.close()
+
+
+def test_a_bar_shows_the_share_of_cycles_in_which_a_cpu_is_stalled(browser: Any) -> None:
+    header, frame = small(1)
+    counted = replace(header, metrics=(*header.metrics, FrameMetric("cpu.stalled", "1", "stalled", "unhalted cycles")))
+    shares: list[float | None] = [0.25, None]
+    frames = [replace(frame, values={**frame.values, "cpu.stalled": shares})]
+
+    def lengths(machine: Header) -> list[float]:
+        page, wrong_count = attentive(browser)
+        page.goto(served(StoredFrames(machine, 1, lambda begin, count: frames[begin : begin + count])))
+        page.locator("#state", has_text="1 frame").wait_for()
+        go_to(page, 0)
+        assert page.locator("#scale .barred").count() == (machine is counted)
+        boxes = page.locator("#map [data-component^=cpu]").evaluate_all("e => e.map(b => +b.getAttribute('width'))")
+        bars = page.locator("#map .bar").evaluate_all("e => e.map(b => +b.getAttribute('width'))")
+        assert wrong_count == []
+        page.close()
+        return [bar / box for bar, box in zip(bars, boxes, strict=bool(bars))]
+
+    assert lengths(counted) == pytest.approx([0.25, 0.0])
+    assert lengths(header) == []
 
 
 def test_names_stay_when_numbers_are_switched_on(page: Any) -> None:

@@ -10,7 +10,7 @@ import { PALETTES, STEPS, inkOn, stepOf } from "./palette";
 import { TimePlot } from "./plot";
 import type { Cell } from "./raster";
 import { Raster } from "./raster";
-import { rates } from "./rates";
+import { countsStalls, rates, stalledShare } from "./rates";
 import "./style.css";
 import type { ComponentClass, Frame, Header } from "./types";
 import { CLASSES, isEstimated, useMetric, valueOf } from "./types";
@@ -120,6 +120,12 @@ class Page {
       likely.className = "key dashed";
       likely.textContent = "estimated";
       scale.append(likely);
+    }
+    if (this.header && countsStalls(this.header)) {
+      const stalls = document.createElement("li");
+      stalls.className = "key barred";
+      stalls.textContent = "share of cycles in which the CPU is stalled";
+      scale.append(stalls);
     }
     this.bounds = [low / 100, high / 100];
     if (this.map) this.map.numbers = get<HTMLInputElement>("numbers").checked;
@@ -305,7 +311,8 @@ class Page {
     const likely = this.estimated.has(kind) && share !== null;
     const text = `${likely ? "~" : ""}${percent(share)}`;
     const detail = this.map!.numbers ? rates(this.header!, frame, kind, index) : "";
-    return { step: stepOf(share, ...this.bounds), text, detail, mark: likely ? "estimated" : "" };
+    const stalled = kind === "cpu" ? stalledShare(frame, index) : null;
+    return { step: stepOf(share, ...this.bounds), text, detail, mark: likely ? "estimated" : "", stalled };
   }
 
   /** States the CPU time of the sampler, on average over all frames that arrived. */

@@ -1,5 +1,6 @@
 /** Draws the machine as SVG. A frame changes only the classes of components that have changed. */
 
+import { countsStalls } from "./rates";
 import type { ComponentClass, Header, MapBox } from "./types";
 import { Zoom } from "./zoom";
 
@@ -10,6 +11,7 @@ interface Piece {
   index: number;
   shapes: SVGElement[];
   texts: Texts | null;
+  bar: SVGRectElement | null;
   label: string;
   x: number;
   y: number;
@@ -26,9 +28,13 @@ interface Texts {
   wide: number;
 }
 
-/** Look of a component: a step of colour (-1: not known), the number in it, its rates, and a mark if the number is uncertain. */
+/**
+ * Look of a component: a step of colour (-1: not known), the number in it, its rates, a mark if the number is uncertain,
+ * and of a CPU the share of cycles in which it is stalled.
+ */
 export interface Look {
   step: number;
+  stalled?: number | null;
   text: string;
   detail?: string;
   mark: "" | "estimated" | "unsure";
@@ -102,6 +108,7 @@ export class MeshMap {
       const shape = make("rect", { x: box.x, y: box.y, width: box.w, height: box.h, rx: 2, class: "box" }, this.svg);
       const texts = box.w >= 17 ? this.texts(box) : null;
       this.add(box.class, box.index, shape, texts, box.x + box.w / 2, box.y + box.h / 2, box.label);
+      if (box.class === "cpu" && countsStalls(header)) this.byKey.get(`cpu:${box.index}`)!.bar = this.bar(box);
     }
     if (this.pieces[0]) this.pieces[0].shapes[0]!.setAttribute("tabindex", "0");
     this.svg.addEventListener("keydown", (event) => this.onKey(event));
@@ -125,6 +132,12 @@ export class MeshMap {
     return { name, number, detail: null, wide: 0 };
   }
 
+  /** Returns a bar in the lower edge of a box; `show` sets its length. */
+  private bar(box: MapBox): SVGRectElement {
+    const height = Math.min(3, box.h / 5);
+    return make("rect", { x: box.x, y: box.y + box.h - height, width: 0, height, class: "bar", "aria-hidden": "true" }, this.svg);
+  }
+
   private hatch(): void {
     const defs = make("defs", {}, this.svg);
     const pattern = make(
@@ -142,7 +155,7 @@ export class MeshMap {
     if (piece) {
       piece.shapes.push(shape); // the other end of a link that wraps around
     } else {
-      piece = { kind, index, shapes: [shape], texts, label, x, y, look: "", shown: "", raised: false };
+      piece = { kind, index, shapes: [shape], texts, bar: null, label, x, y, look: "", shown: "", raised: false };
       this.byKey.set(key, piece);
       this.pieces.push(piece);
       shape.setAttribute("role", "img");
@@ -205,7 +218,7 @@ export class MeshMap {
   /** Colours all components; does not touch what has not changed. */
   show(lookOf: (kind: ComponentClass, index: number) => Look): void {
     for (const piece of this.pieces) {
-      const { step, text, detail = "", mark } = lookOf(piece.kind, piece.index);
+      const { step, text, detail = "", mark, stalled } = lookOf(piece.kind, piece.index);
       const ink = step < 0 || mark === "unsure" ? "" : ` i${step}`;
       const look = `${mark === "unsure" ? "unsure" : step < 0 ? "unknown" : `s${step}`}${mark === "estimated" && step >= 0 ? " estimated" : ""}`;
       const { texts } = piece;
@@ -217,6 +230,11 @@ export class MeshMap {
         for (const one of texts ? [texts.name, texts.number, texts.detail] : [])
           if (one) one.setAttribute("class", `${one.getAttribute("class")!.replace(/ (i\d|on-unsure|on-unknown)/g, "")}${added}`);
         piece.look = look;
+      }
+      if (piece.bar) {
+        const length = String(Math.min(1, stalled ?? 0) * Number(piece.shapes[0]!.getAttribute("width")));
+        if (piece.bar.getAttribute("width") !== length) piece.bar.setAttribute("width", length);
+        piece.bar.style.fill = step < 0 ? "" : `var(--i${step})`;
       }
       if (!texts) continue;
       const shown = this.numbers ? `${text}\n${detail}` : "";

@@ -36,6 +36,18 @@ export function scaledTo(value: number, unit: string): string {
   return unit === "1" ? digits(value) : `${digits(value)}\u00a0${unit}`;
 }
 
+const STALLS = ["cpu.stalled", "cpu.waiting"];
+
+/** Returns whether the CPUs of a machine count the cycles in which they are stalled. */
+export function countsStalls(header: Header): boolean {
+  return header.metrics.some((m) => STALLS.includes(m.name));
+}
+
+/** Returns the share of cycles in which a CPU is stalled, at least for memory; null if it is not known. */
+export function stalledShare(frame: Frame | undefined, cpu: number): number | null {
+  return STALLS.map((metric) => valueOf(frame, metric, cpu)).find((share) => share !== null) ?? null;
+}
+
 /** Returns the absolute values of a component: `reads 1.20 MB/s, writes 0 B/s`; "" if no value is known. */
 export function rates(header: Header, frame: Frame | undefined, kind: ComponentClass, index: number): string {
   const about = header.components[kind]?.[index] as { kind?: string; node?: number } | undefined;

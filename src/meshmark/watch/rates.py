@@ -19,6 +19,18 @@ _CPU: Final = (
     *(("user", "cpu.user"), ("system", "cpu.system"), ("stolen", "cpu.steal")),
     *(("stalled", "cpu.stalled"), ("waiting for memory", "cpu.waiting"), ("remote loads", "cpu.remote")),
 )
+# Metrics of the share of cycles in which a CPU is stalled, the most general first.
+STALLS: Final = ("cpu.stalled", "cpu.waiting")
+
+
+def counts_stalls(header: Header) -> bool:
+    """Return whether the CPUs of a machine count the cycles in which they are stalled."""
+    return any(m.name in STALLS for m in header.metrics)
+
+
+def stalled_share(frame: Frame, cpu: int) -> float | None:
+    """Return the share of cycles in which a CPU, given by its index, is stalled; None if unknown."""
+    return next((share for metric in STALLS if (share := frame.value(metric, cpu)) is not None), None)
 
 
 def rates(header: Header, frame: Frame, component_class: str, index: int) -> str:

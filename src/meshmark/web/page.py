@@ -2,7 +2,7 @@
 
 Numbers are packed for web/src/packed.ts: thousandths in 16 bits (0: unknown), component by component, as differences
 between ticks, first all low bytes and then all high bytes. JSON with the rest of the frames precedes them. The data are
-compressed by gzip and encoded in base64. Only the metrics that colour the map, and their bounds, are included.
+compressed by gzip and encoded in base64. Only the metrics that the map shows, and their bounds, are included.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from meshmark.views.render import render
 from meshmark.watch.difference import RecordingDifference
 from meshmark.watch.findings.findings import Findings
 from meshmark.watch.frames import Frame, Header
+from meshmark.watch.rates import STALLS
 from meshmark.web.hub import Load, page_header
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -97,7 +98,7 @@ def thinned(header: Header, count: int, load: Load) -> tuple[Header, int, Load]:
 
 def shown_metrics(header: Header) -> dict[str, int]:
     """Return the metrics that the page shows, with the number of values per frame of each."""
-    candidates = [name + end for name in header.use.values() for end in ("", "_low", "_high")]
+    candidates = [*(name + end for name in header.use.values() for end in ("", "_low", "_high")), *STALLS]
     names = {m.name for m in header.metrics}
     return {
         n: header.count(n.partition(".")[0]) for n in candidates if n in names and header.count(n.partition(".")[0])

@@ -1,5 +1,4 @@
-"""The doctor as a whole: its findings are ordered, on recorded machines and on any tree, and the command prints them.
-The doctor as a whole: its findings are ordered, on recorded machines and on any tree, and the command prints them."""
+"""The doctor as a whole: its findings are ordered, on recorded machines and any tree, and the command prints them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Influences on one process: waiting, its threads, limits of its control group, page faults; or why it is not visible.
-Influences on one process: waiting, its threads, limits of its control group, page faults; or why it is not visible."""
+"""Influences on one process: waiting, its threads, limits of its control group, page faults; or why it is hidden."""
 
 from __future__ import annotations
 

@@ -77,8 +77,7 @@ def distances_2(kind: int, name: str | None, values: list[list[int]] = VALUES) -
 
 
 def xml_1() -> str:
-    """Return the same machine in the format of hwloc 1: nodes contain sockets, distances are relative to the smallest.
-    Return the same machine in the format of hwloc 1: nodes contain sockets, distances are relative to the smallest."""
+    """Return the same machine in hwloc's format 1: nodes contain sockets, distances are relative to the smallest."""
     body = "".join(
         f'<object type="NUMANode" os_level="-1" os_index="{n}" local_memory="1073741824" {sets(mask(n), mask(n), 1)}>'
         f'<object type="Socket" os_level="-1" os_index="{n}" {sets(mask(n), mask(n), 1)}>'

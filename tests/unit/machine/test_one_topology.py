@@ -31,8 +31,7 @@ DESCRIBED = [name for name, label in INDEX.items() if label == "synthetic"]
 
 
 def placed(topology: str, root: Path | None = None) -> tuple[int, ...]:
-    """Return the packages, nodes, cores and CPUs that `meshmark place` counts; a tree replaces the files of this host.
-    Return the packages, nodes, cores and CPUs that `meshmark place` counts; a tree replaces the files of this host."""
+    """Return the packages, nodes, cores and CPUs that `meshmark place` counts; a tree replaces this host's files."""
     words = [str(find_native("meshmark-place", "MESHMARK_PLACE")), "plan", "--topology", topology, "--json"]
     env = os.environ | ({} if root is None else {"HWLOC_FSROOT": str(root)})
     completed = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=True)

@@ -36,8 +36,7 @@ def functions() -> dict[str, list[str]]:
 
 
 def loop(name: str, what: str = "") -> list[str]:
-    """Return the longest innermost loop that contains `what`: the instructions from the target of the jump to the jump.
-    Return the longest innermost loop that contains `what`: the instructions from the target of the jump to the jump."""
+    """Return the longest innermost loop that contains `what`: the instructions from a jump's target to the jump."""
     lines = next(v for k, v in functions().items() if name in k)
     index_of_label = {m[1]: i for i, x in enumerate(lines) if (m := re.match(r"\s*([0-9a-f]+):", x))}
     loops = []

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+
+import pytest
 
 from meshmark.model.frames import header_line
 from meshmark.model.machine import find_machine
-from meshmark.views.terminal.live.map import UNKNOWN, draw, step_of
-from meshmark.watch.frames import Frame, header_of
+from meshmark.views.terminal.live.map import UNKNOWN, draw, scale_text, step_of
+from meshmark.watch.frames import Frame, FrameMetric, header_of
 from meshmark.watch.layout import map_of
 from meshmark.watch.palette import PALETTES
 from support.made_frames import frame, header
@@ -40,6 +43,21 @@ def test_both_directions_of_a_link_are_seen_in_the_terminal() -> None:
     assert (
         len({tuple(i for i, c in enumerate(r) if c == "┃") for r in rows if "┃" in r}) == 1
     )  # the borders of all nodes are in the same columns
+
+
+def test_the_stalled_share_of_a_cpu_is_underlined() -> None:
+    h = header()
+    counted = replace(h, metrics=(*h.metrics, FrameMetric("cpu.stalled", "1", "stalled", "unhalted cycles")))
+    plain = frame(1, 0.05, None, 0.55, 1.0)
+    shares: list[float | None] = [None] * h.count("cpu")
+    shares[0] = 0.5
+    text = draw(counted, map_of(counted), replace(plain, values={**plain.values, "cpu.stalled": shares}))
+    (underlined,) = [s for s in text.spans if getattr(s.style, "underline", None)]
+    box = next(b for b in map_of(counted).boxes if (b.component_class, b.index) == ("cpu", 0))
+    assert underlined.end - underlined.start == pytest.approx(box.w / 8.5 / 2, abs=1)
+    assert scale_text(counted, 0, 1, "inferno").plain.endswith("stalled")
+    assert "stalled" not in scale_text(h, 0, 1, "inferno").plain
+    assert not [s for s in draw(h, map_of(h), plain).spans if getattr(s.style, "underline", None)]
 
 
 def test_terminal_and_browser_have_the_same_palettes() -> None:

@@ -34,12 +34,16 @@ HOT_MEMORY: dict[str, list[float | None]] = {"memory.busy": [0.9, 0.1, 0.1]}
 HOT_CPU: dict[str, list[float | None]] = {"cpu.busy": [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]}
 
 
-def spot(values: dict[str, list[float | None]], *processes: dict[str, Any], grows: float = 0.0) -> HotSpot:
+def spots_of(values: dict[str, list[float | None]], *processes: dict[str, Any], grows: float = 0.0) -> list[HotSpot]:
     detector = Detector(HEADER)
     for n in range(1, SHORTEST + 1):
         used: list[float | None] = [4 * GIB + grows * n, 4 * GIB, 4 * GIB]
         spots = detector.add(Frame(n, float(n), 1.0, {"node.used": used, **values}, processes=list(processes)))
-    (last,) = spots
+    return spots
+
+
+def spot(values: dict[str, list[float | None]], *processes: dict[str, Any], grows: float = 0.0) -> HotSpot:
+    (last,) = spots_of(values, *processes, grows=grows)
     assert all(cause.replace("\u00a0", " ") in str(last) for cause in last.causes)
     return last
 
@@ -111,11 +115,32 @@ def test_huge_pages_on_one_node_are_named() -> None:
 
 
 def test_interrupts_on_one_node_are_named_beside_a_hot_device() -> None:
-    values: dict[str, list[float | None]] = {"io.busy": [1.0, 0.1], "host.blocked": [3.0]}
+    values: dict[str, list[float | None]] = {"io.busy": [1.0, 0.2], "host.blocked": [3.0]}
     last = spot({**values, "cpu.interrupts": [0.4, 0.2, 0.0, 0.0, 0.0, 0.0]})
     assert last.verdict == "I/O bound" and kinds(last) == ["interrupts"]
     assert "node 0" in last.causes[0] and "3 tasks wait for I/O" in last.causes[0]
     assert spot({**values, "cpu.interrupts": [0.1] * 6}).causes == ()
+
+
+def test_devices_of_one_node_are_named_if_those_of_others_are_idle() -> None:
+    last = spot({"io.busy": [0.95, 0.05]})
+    assert [cause.replace("\u00a0", " ") for cause in last.causes] == [
+        "devices of one node: node 0 has 95 % of the use of all devices, while disk 1 is at most 5.0 % busy"
+    ]
+    assert "spread the requests over more devices" in last.advice
+    assert spot({"io.busy": [0.9, 0.2]}).causes == spot({"io.busy": [0.9, None]}).causes == ()
+
+
+def test_a_cpu_that_computes_is_a_bottleneck_beside_a_hot_memory() -> None:
+    both = {**HOT_MEMORY, **HOT_CPU}
+
+    def classes(**stalls: list[float | None]) -> list[str]:
+        return [s.component_class for s in spots_of(both | {f"cpu.{name}": shares for name, shares in stalls.items()})]
+
+    assert classes(waiting=[None, None, 0.1, None, None, None]) == ["memory", "cpu"]
+    assert classes(stalled=[None, None, 0.1, None, None, None]) == ["memory", "cpu"]  # it cannot wait for longer
+    assert classes(stalled=[None, None, 0.9, None, None, None]) == ["memory"]
+    assert classes(waiting=[0.1, 0.1, 0.3, 0.1, 0.1, 0.1]) == classes() == ["memory"]
 
 
 def test_a_cpu_that_waits_for_memory_is_told_from_a_busy_one() -> None:

@@ -44,8 +44,7 @@ def spinning(cpu: int) -> Iterator[int]:
 
 
 def clear(frames: list[Frame], place: int) -> bool:
-    """Return whether one CPU was fully busy and the median CPU was not, judged by the use alone, without the detector.
-    Return whether one CPU was fully busy and the median CPU was not, judged by the use alone, without the detector."""
+    """Return whether one CPU was fully busy and the median CPU was not, judged by use alone, without the detector."""
     for f in frames:
         busy = f.values["cpu.busy"]
         others = [v for i, v in enumerate(busy) if i != place and v is not None]

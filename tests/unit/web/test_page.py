@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError
+from meshmark.watch.frames import FrameMetric
 from meshmark.watch.recording import Recorder, RecordingFile
 from meshmark.web import page
 from meshmark.web.page import one_file, packed_recording, packed_table, shown_metrics, thinned, thinned_by, write_page
@@ -54,6 +56,8 @@ def test_only_what_the_page_shows_is_packed() -> None:
     assert words["header"]["absent"] == [{"metric": "memory", "why": "no counters here"}]
     other = header(use={"cpu": "cpu.user"})
     assert list(shown_metrics(other)) == ["cpu.user"]
+    stalls = FrameMetric("cpu.stalled", "1", "stalled", "unhalted cycles")
+    assert [*shown_metrics(replace(other, metrics=(*other.metrics, stalls)))] == ["cpu.user", "cpu.stalled"]
 
 
 def test_lists_are_packed_when_they_change() -> None:

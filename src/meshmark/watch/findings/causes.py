@@ -23,6 +23,8 @@ MIN_BALANCED_HZ: Final = 256  # pages that NUMA balancing moves per second, 1 Mi
 NET_SHARE: Final = 0.2  # pages that move back and forth change the use of a node by at most this share of the moves
 MIN_INTERRUPTS: Final = 0.1  # CPUs that handle interrupts
 WAITING: Final = 0.5  # minimum share of cycles in which a CPU waits for memory that is called most
+COMPUTING: Final = 0.2  # a CPU that waits for memory in a smaller share of its cycles is a bottleneck of its own
+IDLE: Final = 0.1  # maximum mean use of devices that are called idle
 _PAGE_BYTES: Final = 4096
 
 
@@ -98,15 +100,24 @@ def cpu_causes(recent: RecentFrames, cpus: Sequence[int]) -> list[str]:
     return [f"interrupts: they take {percent(mean)} of the time of these CPUs"] if mean >= REMOTE_TIME else []
 
 
-def io_causes(recent: RecentFrames) -> list[str]:
-    """Return the causes of a hot device."""
-    return _interrupts(recent)
+def io_causes(recent: RecentFrames, devices: Sequence[int]) -> list[str]:
+    """Return the causes of hot devices of one node, given by their indices."""
+    return [*_devices_of_one_node(recent, devices), *_interrupts(recent)]
 
 
 def waiting_share(recent: RecentFrames, cpus: Sequence[int]) -> float | None:
     """Return the mean share of cycles in which CPUs, given by their indices, wait for memory; None if unknown."""
     known = [v for i in cpus if (v := recent.mean("cpu.waiting", i)) is not None]
     return sum(known) / len(known) if known else None
+
+
+def is_computing(recent: RecentFrames, cpu: int) -> bool:
+    """Return whether counters state that a CPU, given by its index, hardly waits for memory.
+
+    Cycles in which it waits are part of the cycles in which it is stalled, so either counter can state it.
+    """
+    shares = [v for metric in ("cpu.waiting", "cpu.stalled") if (v := recent.mean(metric, cpu)) is not None]
+    return min(shares, default=1.0) < COMPUTING
 
 
 def stalls_text(recent: RecentFrames, cpus: Sequence[int]) -> str:
@@ -210,6 +221,28 @@ def _balancing(recent: RecentFrames) -> list[str]:
     return [
         f"NUMA balancing: it moves {number(rate, 2)} pages/s between nodes, while the memory in use of each node "
         f"changes by at most {show(max(changes), 'B')} in {number(seconds, 2)} s: pages go back and forth"
+    ]
+
+
+def _devices_of_one_node(recent: RecentFrames, devices: Sequence[int]) -> list[str]:
+    """Return the cause that requests go to the devices of one node, while other nodes have idle ones of this kind."""
+    components = recent.header.components.get("io", ())
+    hot = {(components[i].get("node"), components[i].get("kind")) for i in devices}
+    node, kind = next(iter(hot))
+    if len(hot) != 1 or not isinstance(node, int) or node < 0:
+        return []
+    uses = recent.means(recent.header.use["io"])
+    alike = {i: use for i, use in uses.items() if components[i].get("kind") == kind}
+    others = {i: use for i, use in alike.items() if components[i].get("node") not in (None, -1, node)}
+    if not others or max(others.values()) > IDLE:
+        return []
+    total = sum(alike.values())
+    share = sum(use for i, use in alike.items() if components[i].get("node") == node) / total
+    kinds = {"disk": "disks", "network": "network interfaces"}.get(str(kind), "devices")
+    names = ", ".join(str(components[i].get("name", i)) for i in others)
+    return [
+        f"{kinds} of one node: {recent.name(node)} has {percent(share)} of the use of all {kinds}, while {names} "
+        f"{'is' if len(others) == 1 else 'are'} at most {percent(max(others.values()))} busy"
     ]
 
 

@@ -25,6 +25,7 @@ from meshmark.watch.findings.causes import (
     RecentFrames,
     cpu_causes,
     io_causes,
+    is_computing,
     memory_causes,
     remote_text,
     stalls_text,
@@ -240,7 +241,8 @@ class Detector:
         for kind in ("memory", "io", "link", "cpu"):
             unexplained = {i for i in steady[kind] if (kind, i) not in explained}
             if kind == "cpu" and (undecided or any(s.component_class in {"memory", "link"} for s in spots)):
-                continue  # the CPU is likely stalled on memory or links
+                # The CPU is likely stalled on memory or links, unless counters state that it is not.
+                unexplained = {i for i in unexplained if is_computing(recent, i)}
             for node, indices in self._by_node(kind, unexplained).items():
                 consequences = {}
                 if kind in {"memory", "io"} and node is not None:
@@ -313,7 +315,7 @@ class Detector:
             waiting = waiting_share(recent, mine)
             facts.append(stalls_text(recent, mine))
         elif kind == "io":
-            causes = io_causes(recent)
+            causes = io_causes(recent, mine)
         elif known_node is not None:
             causes = memory_causes(recent, known_node)
         if kind in {"memory", "link"}:

@@ -11,6 +11,7 @@ from rich.text import Text
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.layout import ComponentBox, MachineMap, Plate
 from meshmark.watch.palette import PALETTES, STEPS
+from meshmark.watch.rates import counts_stalls, stalled_share
 
 ACROSS: Final = 8.5  # pixels of the map per character, horizontally and vertically
 DOWN: Final = 15.0
@@ -72,6 +73,16 @@ class Canvas:
             if y + 1 < self.height:
                 text.append("\n")
         return text
+
+
+def _box_text(label: str, number: str, width: int, is_known: bool) -> str:
+    """Return the text of a box that is `width` characters wide: as much of its label and its number as fits."""
+    if not is_known:
+        return f" {label} " if label and len(label) + 2 <= width else ""
+    if number:
+        named = f"{label} {number}" if label else number
+        return named if len(named) <= width else number if len(number) <= width else ""
+    return label if len(label) <= width else ""
 
 
 def draw(
@@ -161,21 +172,21 @@ def draw(
         width = max(1, column(box.x + box.w) - left)
         row = rows_of.get((box.x, box.y), round((box.y + 2) / down))
         mark = "~" if use is not None and use_of[box.component_class] in estimated else ""
-        text = mark + percent(use) if numbers else box.label
-        named = f"{box.label} {text}" if numbers and box.label else text
-        shown = named if len(named) <= width else text if len(text) <= width else ""
-        if step >= 0:
-            canvas.put(left, row, shown.center(width), Style(color=_ink(colours[step]), bgcolor=colours[step]))
+        text = _box_text(box.label, mark + percent(use) if numbers else "", width, step >= 0)
+        if step < 0:
+            canvas.put(left, row, UNKNOWN * width, dim)
+            canvas.put(left + (width - len(text)) // 2, row, text, dim)
             continue
-        canvas.put(left, row, UNKNOWN * width, dim)
-        if box.label and len(box.label) + 2 <= width:
-            shown = f" {box.label} "
-            canvas.put(left + (width - len(shown)) // 2, row, shown, dim)
+        style = Style(color=_ink(colours[step]), bgcolor=colours[step])
+        canvas.put(left, row, text.center(width), style)
+        stalled = stalled_share(frame, box.index) if frame is not None and box.component_class == "cpu" else None
+        if stalled:
+            canvas.put(left, row, text.center(width)[: round(width * stalled)], style + Style(underline=True))
     return canvas.text()
 
 
-def scale_text(low: float, high: float, palette: str) -> Text:
-    """Return the colour scale with its bounds."""
+def scale_text(header: Header, low: float, high: float, palette: str) -> Text:
+    """Return the colour scale with its bounds, and what marks in the map mean."""
     text = Text(no_wrap=True)
     for i, colour in enumerate(PALETTES[palette]):
         bound = 100 * (low + (high - low) * i / STEPS)
@@ -183,4 +194,8 @@ def scale_text(low: float, high: float, palette: str) -> Text:
     text.append(f" {100 * high:.3g} %   ")
     text.append(UNKNOWN * 3, Style(dim=True))
     text.append(" not known")
+    if counts_stalls(header):
+        text.append("   ")
+        text.append("   ", Style(underline=True))
+        text.append(" stalled")
     return text
