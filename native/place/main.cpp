@@ -3,6 +3,7 @@
 #include "place/describe.hpp"
 #include "place/ledger/ledger.hpp"
 #include "place/machine.hpp"
+#include "place/mix/verb.hpp"
 #include "place/observe.hpp"
 #include "place/policy/policy.hpp"
 #include "place/run/run.hpp"
@@ -21,6 +22,7 @@ constexpr mm::Verb kVerbs[] = {
     {"placed", "show where a running program and its pages are", mm::place::placed_verb},
     {"migrate", "move a running program's pages", mm::place::migrate_verb},
     {"translate", "translate a layout into another launcher's syntax", mm::place::translate_verb},
+    {"mix", "simulate a mix of jobs under a policy, in JSON", mm::place::mix::mix_verb, "meshmark-place mix"},
     {"machine", "describe a machine's topology in JSON", mm::place::machine_verb, "machine show"},
     {"describe", "describe policies, page sizes and metrics in JSON", mm::place::describe_verb},
 };

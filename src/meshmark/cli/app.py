@@ -22,6 +22,7 @@ from meshmark.cli.fleet.fleet import register as register_fleet
 from meshmark.cli.fleet.fleet_network import register as register_fleet_network
 from meshmark.cli.help_form import with_uniform_help
 from meshmark.cli.load.load import app as load_app
+from meshmark.cli.load.queue import queue
 from meshmark.cli.machine import app as machine_app
 from meshmark.cli.measure.composite import register as register_composite
 from meshmark.cli.measure.measure import register as register_measure
@@ -106,6 +107,7 @@ app = typer.Typer(
 app.add_typer(store_app, name="store")
 app.add_typer(machine_app, name="machine")
 app.add_typer(model_app, name="model")
+load_app.command("queue")(queue)
 app.add_typer(load_app, name="load")
 app.add_typer(mpi_app, name="mpi")
 register_measure(app)

@@ -1,0 +1,1 @@
+"""Accounting files of batch systems: Standard Workload Format, Slurm, PBS and LSF."""

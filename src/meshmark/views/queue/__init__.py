@@ -1,0 +1,1 @@
+"""The tables and the chart of a mix of jobs under several policies."""
