@@ -26,7 +26,7 @@ from meshmark.explain.verdict import judge
 from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import FileTree
 
-OBSERVE_S: Final = 1.0
+OBSERVE_S: Final = 3.0  # on a busy host, an emulated CPU may not run for a second
 
 
 # A new interpreter, because a fork would share the pages of this one.

@@ -145,7 +145,7 @@ TEST(PlaceMix, NoJobGainsTimeOrMoreSlotsThanThereAre) {
       for (std::size_t k = 0; k < jobs.size(); ++k)
         if (fared[k].start_s <= fared[i].start_s && fared[i].start_s < fared[k].end_s) used += jobs[k].slots;
       ASSERT_LE(used, 8) << policy;
-      if (i > 0) ASSERT_GE(fared[i].start_s, fared[i - 1].start_s) << policy;
+      ASSERT_GE(fared[i].start_s, i > 0 ? fared[i - 1].start_s : 0.0) << policy;
     }
   }
 }

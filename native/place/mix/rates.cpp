@@ -10,7 +10,6 @@ namespace mm::place::mix {
 
 Rates::Rates(const Machine& machine, const Settings& settings) : machine_(machine), settings_(settings) {
   const std::vector<int> allowed = policy::allowed_to(machine, settings.request);
-  slots_ = slots_of(machine, settings.request.kind, allowed).size();
   cpus_ = allowed.size();
   for (const int id : allowed) siblings_[machine.cpu(id).core].push_back(id);
   cores_ = siblings_.size();

@@ -20,7 +20,6 @@ struct RunningJob {
 class Rates {
  public:
   Rates(const Machine& machine, const Settings& settings);
-  std::size_t slots() const { return slots_; }
   /// Returns the share of a job's memory by node.
   std::vector<double> node_share(const Placement& placement) const;
   /// Sets the rate of each job. `taken` states how many jobs hold each CPU.
@@ -32,7 +31,7 @@ class Rates {
 
   const Machine& machine_;
   const Settings& settings_;
-  std::size_t slots_ = 0, cores_ = 0, cpus_ = 0;
+  std::size_t cores_ = 0, cpus_ = 0;
   std::map<int, std::vector<int>> siblings_;  ///< CPUs of each core
 };
 

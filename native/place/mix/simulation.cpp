@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <list>
 #include <numeric>
-#include <set>
 
+#include "place/mix/queue.hpp"
 #include "place/mix/rates.hpp"
-#include "place/policy/policy.hpp"
 
 namespace mm::place::mix {
 namespace {
@@ -18,7 +16,7 @@ constexpr double kDone = 1e-12;  // work that is left of a job that has ended, r
 class Simulation {
  public:
   Simulation(const Machine& machine, const Settings& settings, const std::vector<MixJob>& jobs)
-      : machine_(machine), settings_(settings), jobs_(jobs), rates_(machine, settings), outcomes_(jobs.size()) {}
+      : jobs_(jobs), rates_(machine, settings), queue_(machine, settings, jobs), outcomes_(jobs.size()) {}
 
   std::vector<JobOutcome> run() {
     std::vector<std::size_t> order(jobs_.size());
@@ -31,9 +29,9 @@ class Simulation {
       const double end_s = next_end_s();
       advance_to(std::min(arrival_s, end_s));
       finish();
-      for (; next != order.end() && jobs_[*next].submit_s <= now_s_; ++next) submit(*next);
+      for (; next != order.end() && jobs_[*next].submit_s <= now_s_; ++next) queue_.submit(*next);
       start();
-      rates_.set(running_, jobs_, taken_);
+      rates_.set(running_, jobs_, queue_.taken());
     }
     return std::move(outcomes_);
   }
@@ -55,77 +53,33 @@ class Simulation {
       // Rounding may leave some work for which the clock cannot advance.
       if (r.left_s > kDone * jobs_[r.job].run_s && now_s_ + r.left_s / r.rate > now_s_) return false;
       outcomes_[r.job].end_s = now_s_;
-      used_slots_ -= jobs_[r.job].slots;
-      for (const int cpu : r.placement.layout.cpus()) {
-        if (--taken_.jobs.at(cpu) == 0) taken_.jobs.erase(cpu);
-        taken_.exclusive.erase(cpu);
-      }
+      queue_.finish(r.job);
       return true;
     });
   }
 
-  void submit(std::size_t job) {
-    const auto size = static_cast<std::size_t>(jobs_[job].slots);
-    const std::size_t limit =
-        settings_.max_slots ? std::min<std::size_t>(rates_.slots(), static_cast<std::size_t>(*settings_.max_slots))
-                            : rates_.slots();
-    if (size > limit)
-      outcomes_[job].refused = "it needs " + std::to_string(size) + " slots of " + std::to_string(limit);
-    else
-      waiting_.push_back(job);
-  }
-
   void start() {
-    std::set<int> too_large;  // numbers of slots for which there is no room now
-    for (auto at = waiting_.begin(); at != waiting_.end();) {
-      const int size = jobs_[*at].slots;
-      if (!too_large.contains(size) && try_start(*at)) {
-        at = waiting_.erase(at);
-        continue;
-      }
-      if (settings_.discipline == Discipline::fcfs || rates_.slots() == too_large.size()) return;
-      too_large.insert(size);
-      ++at;
+    for (Decision& decision : queue_.start()) {
+      JobOutcome& outcome = outcomes_[decision.job];
+      outcome.refused = decision.refused;
+      if (!outcome.refused.empty()) continue;
+      outcome.start_s = now_s_;
+      outcome.cpus = decision.placement.layout.cpus();
+      outcome.oversubscribed = decision.placement.oversubscribed;
+      RunningJob r;
+      r.job = decision.job;
+      r.left_s = jobs_[r.job].run_s;
+      r.node_share = rates_.node_share(decision.placement);
+      r.placement = std::move(decision.placement);
+      running_.push_back(std::move(r));
     }
   }
 
-  bool try_start(std::size_t job) {
-    const int slots = jobs_[job].slots;
-    if (settings_.max_slots && used_slots_ + slots > *settings_.max_slots) return false;
-    Request request = settings_.request;
-    request.slots = slots;
-    JobOutcome& outcome = outcomes_[job];
-    RunningJob r;
-    try {
-      r.placement = place(machine_, request, taken_);
-    } catch (const Busy&) {
-      return false;
-    } catch (const UsageError& error) {
-      if (error.field != "slots") throw;
-      outcome.refused = error.what();  // of a policy that cannot place so many slots on this machine at all
-      return true;
-    }
-    r.job = job;
-    r.left_s = jobs_[job].run_s;
-    r.node_share = rates_.node_share(r.placement);
-    occupy(taken_, r.placement, request.exclude);
-    used_slots_ += slots;
-    outcome.start_s = now_s_;
-    outcome.cpus = r.placement.layout.cpus();
-    outcome.oversubscribed = r.placement.oversubscribed;
-    running_.push_back(std::move(r));
-    return true;
-  }
-
-  const Machine& machine_;
-  const Settings& settings_;
   const std::vector<MixJob>& jobs_;
   const Rates rates_;
+  JobQueue queue_;
   std::vector<JobOutcome> outcomes_;
   std::vector<RunningJob> running_;
-  std::list<std::size_t> waiting_;
-  Occupancy taken_;
-  int used_slots_ = 0;
   double now_s_ = 0;
 };
 
