@@ -4,6 +4,7 @@
 #include "place/ledger/ledger.hpp"
 #include "place/machine.hpp"
 #include "place/mix/verb.hpp"
+#include "place/mix/work.hpp"
 #include "place/observe.hpp"
 #include "place/policy/policy.hpp"
 #include "place/run/run.hpp"
@@ -23,6 +24,7 @@ constexpr mm::Verb kVerbs[] = {
     {"migrate", "move a running program's pages", mm::place::migrate_verb},
     {"translate", "translate a layout into another launcher's syntax", mm::place::translate_verb},
     {"mix", "simulate a mix of jobs under a policy, in JSON", mm::place::mix::mix_verb, "meshmark-place mix"},
+    {"work", "use CPU time in several threads, as a job of a mix", mm::place::mix::work_verb, "meshmark-place work"},
     {"machine", "describe a machine's topology in JSON", mm::place::machine_verb, "machine show"},
     {"describe", "describe policies, page sizes and metrics in JSON", mm::place::describe_verb},
 };

@@ -3,8 +3,10 @@
 
 #include <cmath>
 #include <random>
+#include <sstream>
 #include <vector>
 
+#include "place/mix/live.hpp"
 #include "place/mix/simulation.hpp"
 #include "place/policy/policy.hpp"
 
@@ -99,6 +101,28 @@ TEST(PlaceMix, AJobThatIsTooLargeIsRefusedAndHoldsUpNobody) {
   EXPECT_EQ(some[0].refused, "it needs 5 slots of 4");
   EXPECT_DOUBLE_EQ(some[1].end_s, 1);
   EXPECT_EQ(outcomes(kTwoSockets, "pack(socket=1)", limited(4), {{0, 1, 3}})[0].refused.empty(), false);
+}
+
+TEST(PlaceMix, DecidesForJobsThatReallyRun) {
+  Settings settings = limited(2);
+  mm::place::parse_bind("pack", settings.request);
+  const std::vector<MixJob> jobs = {{0, 1, 2}, {0, 1, 1}, {0, 1, 3}, {0, 1, 1}};
+  const auto answers = [&](const std::string& events) {
+    std::istringstream in(events);
+    std::ostringstream out;
+    mm::place::mix::decide(mm::machine_of(kTwoSockets), settings, jobs, in, out);
+    return out.str();
+  };
+  EXPECT_EQ(answers("submit 0\nsubmit 1\nsubmit 2\nsubmit 3\nend 0\nend 1\n"),
+            "{\"start\":[{\"job\":0,\"cpus\":\"0-1\"}],\"refused\":[]}\n"
+            "{\"start\":[],\"refused\":[]}\n"
+            "{\"start\":[],\"refused\":[]}\n"
+            "{\"start\":[],\"refused\":[]}\n"
+            "{\"start\":[{\"job\":1,\"cpus\":\"0\"},{\"job\":3,\"cpus\":\"1\"}],"
+            "\"refused\":[{\"job\":2,\"why\":\"it needs 3 slots of 2\"}]}\n"
+            "{\"start\":[],\"refused\":[]}\n");
+  for (const std::string wrong : {"end 0", "submit 4", "submit", "start 0", "submit 0 1", "submit 0\nsubmit 0", ""})
+    EXPECT_THROW(answers(wrong + "\n"), mm::Failure) << wrong;
 }
 
 /// Returns the mean time for which jobs wait for one of `servers` cores: submissions at random times, one per second

@@ -11,6 +11,7 @@
 #include "base/options/arguments.hpp"
 #include "base/options/options.hpp"
 #include "base/text.hpp"
+#include "place/mix/live.hpp"
 #include "place/mix/simulation.hpp"
 #include "place/policy/policy.hpp"
 
@@ -36,14 +37,34 @@ std::vector<MixJob> read_jobs(const std::string& file) {
   return jobs;
 }
 
+/// Returns how the jobs fared, by job.
+json simulated(const Machine& machine, const Settings& settings, const std::vector<MixJob>& jobs, std::size_t slots) {
+  json answer{{"slots", slots}, {"jobs", json::array()}};
+  for (const JobOutcome& outcome : simulate(machine, settings, jobs)) {
+    json job;
+    if (!outcome.refused.empty()) {
+      job["refused"] = outcome.refused;
+    } else {
+      job = {{"start_s", outcome.start_s}, {"end_s", outcome.end_s}, {"cpus", cpu_list(outcome.cpus)}};
+      if (outcome.oversubscribed) job["oversubscribed"] = true;
+    }
+    answer["jobs"].push_back(std::move(job));
+  }
+  return answer;
+}
+
 }  // namespace
 
 int mix_verb(int argc, char** argv) {
   std::string topology = "host", policy = "balance", kind = "cores", jobs_file, within, matrix, discipline = "fcfs";
   std::string max_slots = "machine";
+  bool is_live = false;
   Settings settings;
   Arguments app{
       "Simulate a mix of jobs that arrive, wait and run under a policy.\n\n"
+      "With --live, another program runs the jobs: for each line `submit N` or `end N` on standard input, this "
+      "program\n"
+      "prints which jobs start now, and on which CPUs.\n\n"
       "example: meshmark-place mix --jobs jobs.json --policy pack",
       "meshmark-place mix"};
   app.add("--topology", topology, "host, a synthetic description, or an XML file of hwloc").show_default();
@@ -60,6 +81,7 @@ int mix_verb(int argc, char** argv) {
       .from(0.0, 1e18);
   app.add("--core-yield", settings.core_yield, "work of a core with several busy threads, relative to one thread")
       .from(1.0, 8.0);
+  app.flag("--live", is_live, "decide for jobs that really run");
   if (!app.read(argc, argv, "")) return 0;
   parse_bind(policy, settings.request);
   if (settings.request.policy == "list" || settings.request.policy == "sharing")
@@ -78,18 +100,11 @@ int mix_verb(int argc, char** argv) {
   if (limit < 0 || limit > 1 << 30) throw UsageError("--max-slots", "found " + quote(max_slots), "machine, 0 or more");
   if (limit > 0) settings.max_slots = static_cast<int>(limit);
 
-  json answer{{"slots", slots}, {"nodes", machine.nodes.size()}, {"jobs", json::array()}};
-  for (const JobOutcome& outcome : simulate(machine, settings, read_jobs(jobs_file))) {
-    json job;
-    if (!outcome.refused.empty()) {
-      job["refused"] = outcome.refused;
-    } else {
-      job = {{"start_s", outcome.start_s}, {"end_s", outcome.end_s}, {"cpus", cpu_list(outcome.cpus)}};
-      if (outcome.oversubscribed) job["oversubscribed"] = true;
-    }
-    answer["jobs"].push_back(std::move(job));
-  }
-  std::cout << to_line(answer) << "\n" << std::flush;
+  const std::vector<MixJob> jobs = read_jobs(jobs_file);
+  if (is_live)
+    decide(machine, settings, jobs, std::cin, std::cout);
+  else
+    std::cout << to_line(simulated(machine, settings, jobs, slots)) << "\n" << std::flush;
   return 0;
 }
 

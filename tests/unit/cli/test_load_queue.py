@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from support.cli import meshmark
+from support.cli import meshmark, start
+from support.waiting import alive, until
 
 MIX = '[[job]]\nname = "a"\ncopies = 30\nevery_s = 2\nrun_time_s = 9\nslots = 2\n'
+WAIT_FOR = "until [ -e {} ]; do sleep 0.05; done; sleep 0.1"
 SYNTHETIC = ("--topology", "pack:2 [numa] core:4 pu:1")
 
 
@@ -25,7 +27,7 @@ def test_policies_are_compared_in_tables_and_in_files(tmp_path: Path) -> None:
     assert completed.returncode == 0, completed.stderr
     assert "30 jobs on pack:2 [numa] core:4 pu:1 with 8 slots, fcfs" in completed.stdout
     assert "against none, 8 repetitions with the same jobs" in completed.stdout
-    assert "memory bandwidth is not modelled" in completed.stdout
+    assert "memory bandwidth is not simulated" in completed.stdout
     assert {path.name for path in out.iterdir()} == {"queue.json", "queue.png", "queue.svg"}
     content = json.loads((out / "queue.json").read_text(encoding="utf-8"))
     assert set(content["runs"]) == {"none", "balance", "pack", "compact"} and len(content["all_jobs"]) == 30
@@ -44,6 +46,42 @@ def test_json_states_machine_jobs_and_what_is_left_out(tmp_path: Path) -> None:
     assert content["repetitions"][0][0]["total_s"] == 32 and content["gains"] == []
 
 
+def test_real_runs_are_compared_with_their_simulation_and_resumed(tmp_path: Path) -> None:
+    path, out, ready = tmp_path / "mix.toml", tmp_path / "out", tmp_path / "ready"
+    job = f'[[job]]\nname = "a"\ncopies = 2\nrun_time_s = 0.1\ncommand = ["sh", "-c", "{WAIT_FOR.format(ready)}"]\n'
+    path.write_text(f'[mix]\npolicies = ["none", "any"]\nslots = "threads"\nmax_slots = 1\n{job}', encoding="utf-8")
+    words = ("load", "queue", path, "--run", "--out", out, "--repetitions", "2")
+    ready.touch()
+    with start(*words) as child:
+        journal = out / "journal.jsonl"
+        assert until(lambda: journal.exists() and journal.read_text(encoding="utf-8").count("\n") >= 2)
+        child.kill()
+        child.wait()
+    kept = journal.read_text(encoding="utf-8")
+    assert meshmark(*words).returncode == 2, "the folder is not used for another session"
+    completed = meshmark(*words, "--resume")
+    assert completed.returncode == 0, completed.stderr
+    assert journal.read_text(encoding="utf-8").startswith(kept[: kept.rindex("\n") + 1])
+    assert "a alone" not in completed.stderr
+    entries = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+    assert sorted((e["repetition"], e["policy"]) for e in entries[1:]) == [
+        (r, p) for r in (0, 1) for p in ("any", "none")
+    ]
+    assert "real runs, and their simulation with the run times that were measured alone" in completed.stdout
+    assert {"plan.json", "queue.json", "queue.svg"} <= {p.name for p in out.iterdir()}
+
+
+def test_jobs_of_a_killed_command_end_with_it(tmp_path: Path) -> None:
+    path, pid = tmp_path / "mix.toml", tmp_path / "pid"
+    command = f'["sh", "-c", "echo $$ >{pid}; sleep 1000"]'
+    path.write_text(f'[[job]]\nname = "a"\nrun_time_s = 9\ncommand = {command}\n', encoding="utf-8")
+    with start("load", "queue", path, "--run", "--out", tmp_path / "out") as child:
+        assert until(lambda: pid.exists() and pid.read_text(encoding="utf-8").endswith("\n"))
+        child.kill()
+        child.wait()
+    assert until(lambda: not alive(int(pid.read_text(encoding="utf-8"))))
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -59,6 +97,9 @@ def test_json_states_machine_jobs_and_what_is_left_out(tmp_path: Path) -> None:
         (("MIX", "--topology", "pack:1 [numa] core:1 pu:1"), "policy none: none of the jobs can run: it needs 2 slots"),
         (("--swf", "/proc/nothing"), "/proc/nothing"),
         (("--swf", "MIX", "--repetitions", "2"), "--repetitions: found 2 for a mix without random times"),
+        (("MIX", "--run"), "--run: found without --out; allowed: --out DIR"),
+        (("MIX", "--run", "--out", "o", *SYNTHETIC), "--run: found with another machine"),
+        (("MIX", "--resume"), "--resume: found without --run"),
     ],
 )
 def test_wrong_input_is_one_line(tmp_path: Path, words: tuple[str, ...], text: str) -> None:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from meshmark.cli.console import say
+from meshmark.cli.console import interruptible, say
 from meshmark.cli.options import JsonOption, time_option
 from meshmark.errors import UsageError, quoted
 
 if TYPE_CHECKING:
     from meshmark.load.queue.jobs import JobMix
     from meshmark.load.queue.mix import MixFile, QueueRules
+    from meshmark.load.queue.session import MeasuredRepetition
     from meshmark.load.queue.simulation import PolicyRun, QueueMachine
-    from meshmark.load.queue.summary import PolicySummary
+    from meshmark.load.queue.summary import PolicyGain, PolicySummary
 
 _SOURCES: Final = "MIX, --swf, --sacct, --pbs, --lsf"
 
@@ -72,6 +73,8 @@ ScaleOption = Annotated[float, typer.Option("--scale", min=1e-6, max=1e6, help="
 RepetitionsOption = Annotated[
     int, typer.Option("--repetitions", min=1, max=1000, help="draw random times of submission this many times")
 ]
+RunOption = Annotated[bool, typer.Option("--run", help="really run the jobs on this machine, in --out DIR")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="continue interrupted runs in --out DIR")]
 OutOption = Annotated[
     Path | None,
     typer.Option("--out", help="folder for the chart and for queue.json of the first repetition", show_default=False),
@@ -97,18 +100,20 @@ def queue(
     scale: ScaleOption = 1.0,
     repetitions: RepetitionsOption = 1,
     seed: Annotated[int, typer.Option("--seed", help="seed of the first repetition")] = 0,
+    run_here: RunOption = False,
+    resume: ResumeOption = False,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Simulate a mix of jobs under several placement policies, and compare total time, waiting and slowdown.
+    """Compare placement policies for a mix of jobs: total time, waiting and slowdown, simulated or in real runs.
 
     The jobs come from a mix file, or from the accounting file of a batch system. They wait in one queue for one
-    machine. The simulation models waiting, sharing of CPUs and, if bandwidths are known, saturated memory.
+    machine. The simulation models waiting, sharing of CPUs and, if bandwidths are known, saturated memory. With --run,
+    the jobs really run on this machine, and the simulation is compared with them.
 
     example: meshmark load queue --swf log.swf.gz --to 24h --topology 'pack:4 [numa] core:16 pu:1'
     """
     from meshmark.load.queue.mix import DEFAULT_POLICIES, DISCIPLINES, SLOTS, QueueRules, read_mix
-    from meshmark.load.queue.summary import gains
 
     accounting = {"--swf": swf, "--sacct": sacct, "--pbs": pbs, "--lsf": lsf}
     named = {option: path for option, path in accounting.items() if path is not None}
@@ -124,35 +129,100 @@ def queue(
         discipline=_choice("--discipline", discipline, DISCIPLINES) or rules.discipline,
         max_slots=_limit(max_slots) if max_slots else rules.max_slots,
     )
-    if repetitions > 1 and (file is None or not file.is_random):
+    if repetitions > 1 and not run_here and (file is None or not file.is_random):
         raise UsageError(
-            f"--repetitions: found {repetitions} for a mix without random times, allowed with every_s in the mix file"
+            f"--repetitions: found {repetitions} for a mix without random times, allowed with every_s or --run"
         )
+    if run_here and (on or topology or out is None):
+        raise UsageError(
+            f"--run: found {'without --out' if out is None else 'with another machine'}; allowed: --out DIR"
+        )
+    if resume and not run_here:
+        raise UsageError("--resume: found without --run")
     machine = replace(_machine(on, topology), node_bytes_per_s=1e9 * node_bandwidth, core_yield=core_yield)
-    rows: list[list[PolicySummary]] = []
-    first: tuple[JobMix, list[PolicyRun]] | None = None
-    for number in range(repetitions):
-        jobs = _jobs(file, named, seed + number).within(begin, end)
-        runs, summaries = _simulated(jobs.scaled(scale) if scale != 1 else jobs, rules, machine)
-        rows.append(summaries)
-        first = first or (jobs.scaled(scale), runs)
-    assert first is not None
+    mixes = [_jobs(file, named, seed + number).within(begin, end).scaled(scale) for number in range(repetitions)]
+    measured = None
+    if run_here and out is not None:
+        measured = _measured(out, rules, mixes, seed, resume)
+        mixes = [repetition.mix for repetition in measured]
+    simulated = [_simulated(mix_of_jobs, rules, machine) for mix_of_jobs in mixes]
+    _report(mixes, measured, simulated, rules, machine, seed, out, as_json)
+
+
+def _measured(
+    out: Path, rules: QueueRules, mixes: Sequence[JobMix], seed: int, resume: bool
+) -> list[MeasuredRepetition]:
+    """Run the mixes on this machine."""
+    from meshmark.load.queue.session import QueueSession
+
+    with interruptible(f"what has ended is kept in {out}; continue with --resume"):
+        return QueueSession(out, rules, mixes, seed, say).run(resume)
+
+
+def _report(
+    mixes: Sequence[JobMix],
+    measured: Sequence[MeasuredRepetition] | None,
+    simulated: Sequence[Sequence[PolicyRun]],
+    rules: QueueRules,
+    machine: QueueMachine,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Print what happened under each policy, and write it to the folder."""
+    from meshmark.load.queue.summary import gains, summarise
+
+    def summaries(repetitions: Sequence[Sequence[PolicyRun]]) -> list[list[PolicySummary]]:
+        return [[summarise(m, run) for run in runs] for m, runs in zip(mixes, repetitions, strict=True)]
+
+    of_simulation = summaries(simulated)
+    repetitions = simulated if measured is None else [[live.run for live in m.runs] for m in measured]
+    rows = of_simulation if measured is None else summaries(repetitions)
     policy_gains = gains(rows)
-    content = {
-        "mix": first[0].name,
+    content: dict[str, Any] = {
+        "mix": mixes[0].name,
         "machine": machine.name,
-        "jobs": len(first[0].jobs),
-        "left_out": dict(first[0].left_out),
+        "jobs": len(mixes[0].jobs),
+        "left_out": dict(mixes[0].left_out),
         "seed": seed,
         "repetitions": [[s.to_json() for s in row] for row in rows],
         "gains": [g.to_json() for g in policy_gains],
     }
+    if measured is not None:
+        content["simulated"] = [[s.to_json() for s in row] for row in of_simulation]
+        content["failed"] = [{live.run.policy: live.failed for live in m.runs if live.failed} for m in measured]
     if out is not None:
-        _write(out, first, rows[0], content)
+        _write(out, mixes[0], repetitions[0], rows[0], content)
     if as_json:
         print(json.dumps(content))
         return
-    _print(first, rows, policy_gains, rules, machine)
+    _print(mixes[0], repetitions[0], rows, policy_gains, rules, machine)
+    if measured is not None:
+        _print_agreement(measured, rows, of_simulation)
+    _print_limits(rules, machine)
+
+
+def _print_agreement(
+    measured: Sequence[MeasuredRepetition],
+    rows: Sequence[Sequence[PolicySummary]],
+    of_simulation: Sequence[Sequence[PolicySummary]],
+) -> None:
+    """Print the simulation beside the real runs, and which jobs failed."""
+    from meshmark.load.queue.summary import agreement
+    from meshmark.values.units import counted
+    from meshmark.views.queue.tables import agreement_section
+    from meshmark.views.terminal.screen import print_sections, table_console
+
+    result = agreement(rows, of_simulation)
+    print()
+    print_sections(table_console(), [agreement_section(rows, of_simulation)])
+    print(
+        f"of {counted(result.pairs, 'pair')} of policies whose simulated total times differ by more than 2 %, "
+        f"{result.same_order} have the same order in the real runs"
+    )
+    failures = [(live.run.policy, why) for m in measured for live in m.runs for why in live.failed.values()]
+    if failures:
+        print(f"{counted(len(failures), 'job')} failed, for example under {failures[0][0]}: {failures[0][1]}")
 
 
 def _choice(option: str, word: str, allowed: Sequence[str]) -> str:
@@ -192,25 +262,25 @@ def _jobs(file: MixFile | None, accounting: dict[str, Path], seed: int) -> JobMi
     return read_accounting(option, path)
 
 
-def _simulated(jobs: JobMix, rules: QueueRules, machine: QueueMachine) -> tuple[list[PolicyRun], list[PolicySummary]]:
+def _simulated(jobs: JobMix, rules: QueueRules, machine: QueueMachine) -> list[PolicyRun]:
     """Simulate the mix under each policy.
 
     Raises:
         UsageError: No job can run on the machine.
     """
     from meshmark.load.queue.simulation import simulate
-    from meshmark.load.queue.summary import summarise
 
     runs = [simulate(jobs, rules, policy, machine) for policy in rules.policies]
     for run in runs:
         if not run.runs:
             raise UsageError(f"policy {run.policy}: none of the jobs can run: {next(iter(run.refused.values()))}")
-    return runs, [summarise(jobs, run) for run in runs]
+    return runs
 
 
 def _write(
     out: Path,
-    first: tuple[JobMix, list[PolicyRun]],
+    mix: JobMix,
+    runs: Sequence[PolicyRun],
     summaries: Sequence[PolicySummary],
     content: dict[str, Any],
 ) -> None:
@@ -218,7 +288,6 @@ def _write(
     from meshmark.store.files import make_folder, write_json
     from meshmark.views.queue.chart import draw_queue
 
-    mix, runs = first
     make_folder(out)
     job_rows = [{"name": j.name, "submit_s": j.submit_s, "run_s": j.run_s, "slots": j.slots} for j in mix.jobs]
     by_policy = {
@@ -232,9 +301,10 @@ def _write(
 
 
 def _print(
-    first: tuple[JobMix, list[PolicyRun]],
+    mix: JobMix,
+    runs: Sequence[PolicyRun],
     rows: Sequence[Sequence[PolicySummary]],
-    policy_gains: Sequence[Any],
+    policy_gains: Sequence[PolicyGain],
     rules: QueueRules,
     machine: QueueMachine,
 ) -> None:
@@ -243,7 +313,6 @@ def _print(
     from meshmark.views.queue.tables import queue_sections
     from meshmark.views.terminal.screen import print_sections, table_console
 
-    mix, runs = first
     print(
         f"{mix.name}: {counted(len(mix.jobs), 'job')} on {machine.name} with {counted(runs[0].slots, 'slot')}, "
         f"{rules.discipline}{left_out_text(mix.left_out, '; left out: ')}"
@@ -255,7 +324,11 @@ def _print(
         if run.refused:
             reason = next(iter(run.refused.values()))
             print(f"{run.policy}: {counted(len(run.refused), 'job')} could not run, for example: {reason}")
+
+
+def _print_limits(rules: QueueRules, machine: QueueMachine) -> None:
+    """Print what the simulation does not contain."""
     if not machine.node_bytes_per_s:
-        print("memory bandwidth is not modelled (--node-bandwidth)")
+        print("memory bandwidth is not simulated (--node-bandwidth)")
     if "none" in rules.policies:
-        print("migrations and remote accesses, which binding avoids, are not modelled: 'none' looks better than it is")
+        print("migrations and remote accesses, which binding avoids, are not simulated: 'none' looks better than it is")

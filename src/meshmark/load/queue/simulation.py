@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.queue.jobs import JobMix
@@ -66,28 +68,42 @@ class PolicyRun:
     refused: dict[int, str] = field(default_factory=dict)
 
 
+HERE: Final = QueueMachine("host", "host")
+
+
+@contextlib.contextmanager
+def written_jobs(mix: JobMix) -> Iterator[str]:
+    """Yield the name of a temporary file with the jobs of a mix, as the placer reads them."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as file:
+        json.dump([[job.submit_s, job.run_s, job.slots, job.bytes_per_s] for job in mix.jobs], file)
+        file.flush()
+        yield file.name
+
+
+def mix_arguments(rules: QueueRules, policy: str, machine: QueueMachine, jobs_file: str) -> list[str]:
+    """Return the arguments of `meshmark-place` for a mix under a policy, without a matrix of distances."""
+    return [
+        *("mix", "--jobs", jobs_file, "--policy", policy, "--topology", machine.topology),
+        *("--slots", rules.slots, "--discipline", rules.discipline, "--max-slots", str(rules.max_slots)),
+        *("--node-bandwidth", f"{machine.node_bytes_per_s:.17g}", "--core-yield", f"{machine.core_yield:.17g}"),
+    ]
+
+
 def simulate(mix: JobMix, rules: QueueRules, policy: str, machine: QueueMachine) -> PolicyRun:
     """Simulate a mix under a policy.
 
     Raises:
         UsageError: The policy or the machine is unknown.
     """
-    jobs = [[job.submit_s, job.run_s, job.slots, job.bytes_per_s] for job in mix.jobs]
     with (
-        tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as jobs_file,
+        written_jobs(mix) as jobs_file,
         tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as matrix_file,
     ):
-        json.dump(jobs, jobs_file)
-        jobs_file.flush()
         matrix_file.write(machine.matrix)
         matrix_file.flush()
-        argv = ["mix", "--jobs", jobs_file.name, "--policy", policy, "--topology", machine.topology]
-        argv += ["--slots", rules.slots, "--discipline", rules.discipline]
-        argv += ["--matrix", matrix_file.name] if machine.matrix else []
-        argv += ["--node-bandwidth", f"{machine.node_bytes_per_s:.17g}", "--core-yield", f"{machine.core_yield:.17g}"]
-        argv += ["--max-slots", "machine" if rules.max_slots == "machine" else str(rules.max_slots)]
+        argv = mix_arguments(rules, policy, machine, jobs_file)
         try:
-            answer = json.loads(ask(argv, timeout_s=3600))
+            answer = json.loads(ask([*argv, *(["--matrix", matrix_file.name] if machine.matrix else [])], 3600))
         except UsageError as error:
             raise UsageError(f"policy {policy}: {str(error).removeprefix('bind: ')}") from error
         except ValueError as error:
@@ -97,6 +113,6 @@ def simulate(mix: JobMix, rules: QueueRules, policy: str, machine: QueueMachine)
         if "refused" in row:
             refused[number] = str(row["refused"])
         else:
-            cpus = tuple(parse_list(row["cpus"])) if row["cpus"] else ()
+            cpus = tuple(parse_list(row["cpus"]))
             runs.append(JobRun(number, row["start_s"], row["end_s"], cpus, "oversubscribed" in row))
     return PolicyRun(policy, int(answer["slots"]), runs, refused)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from meshmark.load.queue.simulation import PolicyRun
 from meshmark.statistics.shift import shift
 from meshmark.values.inputs import fields_of
 
+CLEAR: Final = 0.02  # logarithm of the ratio of total times above which the order of two policies is clear
 SHORT_S: Final = 10.0  # slowdowns refer to at least this run time, as in studies of batch systems, or to the median
 
 
@@ -117,6 +119,37 @@ def gains(repetitions: Sequence[Sequence[PolicySummary]]) -> list[PolicyGain]:
             PolicyGain(repetitions[0][index].policy, len(repetitions), math.exp(ratio), interval, wait, wait_interval)
         )
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How many pairs of policies have the same order by total time in the simulation and in real runs.
+
+    Attributes:
+        pairs: Pairs whose simulated total times differ by more than `CLEAR`.
+    """
+
+    pairs: int
+    same_order: int
+
+
+def agreement(measured: Sequence[Sequence[PolicySummary]], simulated: Sequence[Sequence[PolicySummary]]) -> Agreement:
+    """Compare the order of policies, by the median total time over repetitions."""
+
+    def totals(rows: Sequence[Sequence[PolicySummary]]) -> list[float]:
+        return [median_total_s(rows, index) for index in range(len(rows[0]))]
+
+    pairs = [
+        (real[0] > real[1], model[0] > model[1])
+        for real, model in zip(combinations(totals(measured), 2), combinations(totals(simulated), 2), strict=True)
+        if abs(math.log(model[0] / model[1])) > CLEAR
+    ]
+    return Agreement(len(pairs), sum(real == model for real, model in pairs))
+
+
+def median_total_s(rows: Sequence[Sequence[PolicySummary]], index: int) -> float:
+    """Return the median of the total time of a policy over repetitions, s."""
+    return float(np.median([row[index].total_s for row in rows]))
 
 
 def waiting_over_time(mix: JobMix, run: PolicyRun) -> list[tuple[float, int]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
-from meshmark.load.queue.summary import PolicyGain, PolicySummary
+from meshmark.load.queue.summary import PolicyGain, PolicySummary, median_total_s
 from meshmark.values.units import duration, number, percent
 from meshmark.views.tables import TableSection, TextTable
 
@@ -38,6 +39,21 @@ def queue_sections(summaries: Sequence[PolicySummary], gains: Sequence[PolicyGai
         title = f"against {summaries[0].policy}, {_repetitions(gains[0].repetitions)}"
         sections.append(TableSection(title, TextTable(head, rows, numbers=(1, 2, 3, 4))))
     return sections
+
+
+def agreement_section(
+    measured: Sequence[Sequence[PolicySummary]], simulated: Sequence[Sequence[PolicySummary]]
+) -> TableSection:
+    """Return the table of the simulation beside the real runs: medians over repetitions."""
+    head = ["policy", "total time", "simulated", "difference", "mean wait", "simulated"]
+    rows = []
+    for index, summary in enumerate(measured[0]):
+        real_s, model_s = median_total_s(measured, index), median_total_s(simulated, index)
+        waits = [fmean(row[index].waiting_s["mean"] for row in rows_of) for rows_of in (measured, simulated)]
+        difference = f"{100 * (model_s / real_s - 1):+.1f} %"
+        rows.append([summary.policy, duration(real_s), duration(model_s), difference, *map(duration, waits)])
+    title = "real runs, and their simulation with the run times that were measured alone"
+    return TableSection(title, TextTable(head, rows, numbers=range(1, len(head))))
 
 
 def _difference(value_s: float) -> str:
