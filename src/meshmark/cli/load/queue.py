@@ -217,7 +217,7 @@ def _print_agreement(
     print()
     print_sections(table_console(), [agreement_section(rows, of_simulation)])
     print(
-        f"of {counted(result.pairs, 'pair')} of policies whose simulated total times differ by more than 2 %, "
+        f"{counted(result.pairs, 'pair')} of simulated times of two policies differ by more than 2 %: "
         f"{result.same_order} have the same order in the real runs"
     )
     failures = [(live.run.policy, why) for m in measured for live in m.runs for why in live.failed.values()]

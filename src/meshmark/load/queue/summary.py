@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
@@ -15,7 +15,7 @@ from meshmark.load.queue.simulation import PolicyRun
 from meshmark.statistics.shift import shift
 from meshmark.values.inputs import fields_of
 
-CLEAR: Final = 0.02  # logarithm of the ratio of total times above which the order of two policies is clear
+CLEAR: Final = 0.02  # logarithm of the ratio above which the order of two policies is clear
 SHORT_S: Final = 10.0  # slowdowns refer to at least this run time, as in studies of batch systems, or to the median
 
 
@@ -26,6 +26,7 @@ class PolicySummary:
     Attributes:
         total_s: Time from the first submission to the end of the last job, s.
         waiting_s: Mean, median, 95th percentile and maximum of the time between submission and start, s.
+        turnaround_s: The same of the time between submission and end, s.
         slowdown: Mean, median, 95th percentile and maximum of the time between submission and end, relative to the run
             time alone (to at least `SHORT_S`, or to the median run time if it is shorter).
         stretch: Mean, median, 95th percentile and maximum of the run time relative to the run time alone.
@@ -38,6 +39,7 @@ class PolicySummary:
     jobs: int
     total_s: float
     waiting_s: Mapping[str, float]
+    turnaround_s: Mapping[str, float]
     slowdown: Mapping[str, float]
     stretch: Mapping[str, float]
     use: float
@@ -64,6 +66,7 @@ def summarise(mix: JobMix, run: PolicyRun) -> PolicySummary:
         len(jobs),
         total_s,
         _spread(np.maximum(0.0, start - submit)),
+        _spread(end - submit),
         _spread(np.maximum(1.0, (end - submit) / np.maximum(alone, least_s))),
         _spread((end - start) / alone),
         float(alone @ slots) / (run.slots * total_s),
@@ -123,10 +126,11 @@ def gains(repetitions: Sequence[Sequence[PolicySummary]]) -> list[PolicyGain]:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How many pairs of policies have the same order by total time in the simulation and in real runs.
+    """How many pairs of policies have the same order in the simulation and in real runs.
 
     Attributes:
-        pairs: Pairs whose simulated total times differ by more than `CLEAR`.
+        pairs: Pairs of which the simulated total times, or the mean times between submission and end, differ by more
+            than `CLEAR`. A pair that differs in both counts twice.
     """
 
     pairs: int
@@ -134,22 +138,31 @@ class Agreement:
 
 
 def agreement(measured: Sequence[Sequence[PolicySummary]], simulated: Sequence[Sequence[PolicySummary]]) -> Agreement:
-    """Compare the order of policies, by the median total time over repetitions."""
+    """Compare the order of policies, by medians over repetitions."""
+    pairs = []
+    for figure in (total_s, mean_turnaround_s):
+        real, model = (
+            [median_of(rows, index, figure) for index in range(len(rows[0]))] for rows in (measured, simulated)
+        )
+        for (real_a, real_b), (model_a, model_b) in zip(combinations(real, 2), combinations(model, 2), strict=True):
+            if abs(math.log(model_a / model_b)) > CLEAR:
+                pairs.append((real_a > real_b) == (model_a > model_b))
+    return Agreement(len(pairs), sum(pairs))
 
-    def totals(rows: Sequence[Sequence[PolicySummary]]) -> list[float]:
-        return [median_total_s(rows, index) for index in range(len(rows[0]))]
 
-    pairs = [
-        (real[0] > real[1], model[0] > model[1])
-        for real, model in zip(combinations(totals(measured), 2), combinations(totals(simulated), 2), strict=True)
-        if abs(math.log(model[0] / model[1])) > CLEAR
-    ]
-    return Agreement(len(pairs), sum(real == model for real, model in pairs))
+def total_s(summary: PolicySummary) -> float:
+    """Return the total time, s."""
+    return summary.total_s
 
 
-def median_total_s(rows: Sequence[Sequence[PolicySummary]], index: int) -> float:
-    """Return the median of the total time of a policy over repetitions, s."""
-    return float(np.median([row[index].total_s for row in rows]))
+def mean_turnaround_s(summary: PolicySummary) -> float:
+    """Return the mean time between submission and end, s."""
+    return summary.turnaround_s["mean"]
+
+
+def median_of(rows: Sequence[Sequence[PolicySummary]], index: int, figure: Callable[[PolicySummary], float]) -> float:
+    """Return the median of a figure of a policy over repetitions."""
+    return float(np.median([figure(row[index]) for row in rows]))
 
 
 def waiting_over_time(mix: JobMix, run: PolicyRun) -> list[tuple[float, int]]:
