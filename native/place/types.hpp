@@ -34,7 +34,7 @@ struct Request {
   std::vector<int> list;        ///< for `list`, in the order given: part i takes its CPUs from here
   std::vector<int> within;      ///< only these CPUs; empty: all that are allowed
   std::string near;             ///< a device's name, or `node:N`
-  std::optional<int> max_hops;  ///< no two nodes of the job are farther apart
+  std::optional<int> max_hops;  ///< all nodes of the job are within these hops of one node
   std::string core_kind;        ///< only cores of this kind, by its name in `Machine::kinds`; "": of any kind
   bool exclude = false;         ///< no other job may use the CPUs (or their cores' siblings) that it gets
   bool one_package = false;     ///< pack(socket=1): must fit one socket

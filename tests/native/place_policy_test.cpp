@@ -204,9 +204,7 @@ TEST(Machines, OfRecordingsAreReadWithTheirDistances) {
   EXPECT_EQ(cxl.distance, (std::vector<std::vector<double>>{{10, 21, 30}, {21, 10, 30}, {30, 30, 10}}));
   EXPECT_EQ(cxl.cpu(0).node, 0);
   EXPECT_TRUE(cxl.nodes[2].cpus.empty());
-  EXPECT_EQ(cxl.hops(0, 0), 0);
-  EXPECT_EQ(cxl.hops(0, 1), 1);
-  EXPECT_EQ(cxl.hops(0, 2), 2);
+  EXPECT_EQ(cxl.hops()[0], (Cpus{0, 1, 2}));
   const TemporaryFolder other;
   ASSERT_TRUE(other.unpack("memless-3"));
   const Machine less = machine_of(other.path("hwloc.xml"));
@@ -278,6 +276,9 @@ TEST(Matrix, IsCheckedAndBandwidthTurnedRound) {
                               R"({"nodes":[0,1],"unit":"s","what":"x","values":[[1,2],[null,1]]})",
                               R"({"nodes":[0,7],"unit":"s","what":"x","values":[[1,2],[3,4]]})",
                               R"({"nodes":[0,0],"unit":"s","what":"x","values":[[1,2],[3,4]]})",
+                              R"({"nodes":[0,1],"unit":"s","what":"x","values":[[1,2],[3,4]],"hops":[[0,1]]})",
+                              R"({"nodes":[0,1],"unit":"s","what":"x","values":[[1,2],[3,4]],"hops":[[0,1],[1]]})",
+                              R"({"nodes":[0,1],"unit":"s","what":"x","values":[[1,2],[3,4]],"hops":[[0,-1],[1,0]]})",
                               R"({"nodes":[0,1],"unit":"s","what":"x","better":"more","values":[[1,2],[3,4]]})"})
     EXPECT_THROW(use(invalid), mm::UsageError) << invalid;
   EXPECT_THROW(use_matrix(m, "/proc/nowhere"), mm::UsageError);
@@ -410,27 +411,37 @@ TEST(Near, TakesTheNearestNodesThatHaveRoom) {
   EXPECT_THROW(place(m, request("any,near=node:99", 1), {}), mm::UsageError);
 }
 
-TEST(Hops, LimitEveryPair) {
+TEST(Hops, CountFromAHomeNode) {
   const Machine m = with_matrix(torus(4, 4));
+  // One hop on a torus: a node and its four neighbours.
   for (const char* policy : {"any", "balance", "compact", "scatter", "pack"}) {
-    const Placement p = place(m, request(std::string(policy) + ",distance<=1", 2), {});
-    EXPECT_EQ(m.hops(m.cpu(p.layout.parts[0][0]).node, m.cpu(p.layout.parts[1][0]).node), 1) << policy;
-    EXPECT_THROW(place(m, request(std::string(policy) + ",distance<=1", 3), {}), mm::UsageError) << policy;
+    const Placement p = place(m, request(std::string(policy) + ",distance<=1", 5), {});
+    EXPECT_EQ(p.layout.cpus(), (Cpus{0, 1, 3, 4, 12})) << policy;
+    EXPECT_THROW(place(m, request(std::string(policy) + ",distance<=1", 6), {}), mm::UsageError) << policy;
   }
-  const Placement p = place(m, request("compact,distance<=2", 5), {});
-  for (const auto& a : p.layout.parts)
-    for (const auto& b : p.layout.parts) EXPECT_LE(m.hops(m.cpu(a[0]).node, m.cpu(b[0]).node), 2);
+  EXPECT_EQ(place(m, request("any,distance<=0", 1), {}).layout.cpus(), (Cpus{0}));
+  EXPECT_THROW(place(m, request("any,distance<=0", 2), {}), mm::UsageError);
   Cpus all_but_two(14);
   std::iota(all_but_two.begin(), all_but_two.end(), 0);
-  all_but_two[0] = 15;  // free: 0 and 14, four hops apart
-  EXPECT_THROW(place(m, request("any,distance<=2", 2), holding(all_but_two)), Busy);
+  all_but_two[0] = 15;  // free: 0 and 14, which are three hops apart
+  EXPECT_THROW(place(m, request("any,distance<=1", 2), holding(all_but_two)), Busy);
+  EXPECT_EQ(place(m, request("any,distance<=2", 2), holding(all_but_two)).layout.cpus(), (Cpus{0, 14}));
 }
 
-// On a ring, every four neighbours form a set; a proof for each of them is a proof for the job.
+// Where the graph is known, its links count, whatever the latencies are.
+TEST(Hops, AreLinksIfTheGraphIsKnown) {
+  Machine m = with_matrix(torus(1, 6));
+  m.link_hops = m.hops();
+  m.distance[0][1] = m.distance[1][0] = 1000;
+  EXPECT_EQ(m.hops()[0][1], 1);
+  EXPECT_EQ(place(m, request("any,distance<=1", 3), {}).layout.cpus(), (Cpus{0, 1, 5}));
+}
+
+// On a ring, a node and its neighbours form a set; a proof for each of them is a proof for the job.
 TEST(Hops, KeepWhatIsProvenOfEverySet) {
   const Machine m = with_matrix(torus(1, 40));
   const Placement p = place(m, request("compact,distance<=3", 3), {});
-  EXPECT_EQ(p.layout.cpus(), (Cpus{0, 1, 2}));
+  EXPECT_EQ(p.layout.cpus(), (Cpus{0, 1, 39}));
   EXPECT_TRUE(p.optimal);
   EXPECT_DOUBLE_EQ(*p.bound, *p.mean_distance);
   EXPECT_EQ(p.why, "minimum mean distance, proven");

@@ -30,24 +30,23 @@ std::size_t Machine::node_at(int id) const {
   throw UsageError("node", "found node " + std::to_string(id), cpu_list(known_ids));
 }
 
-int Machine::hops(int from_node, int to_node) const {
-  const std::size_t from_index = node_at(from_node), to_index = node_at(to_node);
-  if (from_index == to_index) return 0;
+std::vector<std::vector<int>> Machine::hops() const {
+  if (!link_hops.empty()) return link_hops;
   std::vector<double> values;
   for (std::size_t i = 0; i < nodes.size(); ++i)
     for (std::size_t j = 0; j < nodes.size(); ++j)
       if (i != j) values.push_back(distance[i][j]);
   std::sort(values.begin(), values.end());
-  int rank = 0;
-  double smallest = -1;            // smallest value of this rank
-  for (const double v : values) {  // measured values are never quite equal: values within 2 % count as one
-    if (smallest < 0 || v > smallest * 1.02) {
-      smallest = v;
-      ++rank;
-    }
-    if (v >= distance[from_index][to_index]) break;
-  }
-  return rank;
+  std::vector<double> smallest;  // of each rank; measured values are never quite equal, so 2 % more count as equal
+  for (const double v : values)
+    if (smallest.empty() || v > smallest.back() * 1.02) smallest.push_back(v);
+  std::vector<std::vector<int>> ranks(nodes.size(), std::vector<int>(nodes.size()));
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    for (std::size_t j = 0; j < nodes.size(); ++j)
+      if (i != j)
+        ranks[i][j] =
+            static_cast<int>(std::upper_bound(smallest.begin(), smallest.end(), distance[i][j]) - smallest.begin());
+  return ranks;
 }
 
 std::size_t Machine::cache_bytes(int level) const {

@@ -65,6 +65,24 @@ void use_matrix(Machine& machine, const std::string& file) {
   machine.distance = std::move(distance);
   machine.distance_from =
       (higher ? "1 / " : "") + matrix["what"].get<std::string>() + " (" + matrix["unit"].get<std::string>() + ")";
+  machine.link_hops.clear();
+  if (!matrix.contains("hops")) return;
+  const json& hops = matrix["hops"];
+  if (!hops.is_array() || hops.size() != nodes.size() || row.size() != machine.nodes.size())
+    throw error("hops: found no row for each node of the machine", "a row and a column a node");
+  std::vector<std::vector<int>> links(machine.nodes.size(), std::vector<int>(machine.nodes.size()));
+  for (std::size_t i = 0; i < machine.nodes.size(); ++i) {
+    const json& line = hops[row.at(machine.nodes[i].id)];
+    if (!line.is_array() || line.size() != nodes.size())
+      throw error("hops: found a row that has not " + std::to_string(nodes.size()) + " values", "one for each node");
+    for (std::size_t j = 0; j < machine.nodes.size(); ++j) {
+      const json& value = line[row.at(machine.nodes[j].id)];
+      if (!value.is_number_integer() || value.get<std::int64_t>() < 0 || value.get<std::int64_t>() > 65535)
+        throw error("hops: found " + shown_json(value), "integers from 0 to 65535");
+      links[i][j] = value.get<int>();
+    }
+  }
+  machine.link_hops = std::move(links);
 }
 
 }  // namespace mm

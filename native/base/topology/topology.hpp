@@ -74,6 +74,8 @@ struct Machine {
   /// Distances [from][to] in the order of `nodes`: the firmware's (10 is local), or the values of `use_matrix` (less is
   /// nearer; infinite if its file has no value for a memory-only node). Never empty.
   std::vector<std::vector<double>> distance;
+  /// Links between nodes on the shortest path [from][to], in the order of `nodes`; empty if no source states the graph.
+  std::vector<std::vector<int>> link_hops;
   std::string distance_from;       ///< "firmware", "measured latency (s)" …; "" if all distances are assumed equal
   std::vector<CoreKind> kinds;     ///< empty if all cores are alike or the kinds are unknown
   std::vector<CacheLevel> caches;  ///< data or unified caches of the first allowed CPU, L1 first; `topology()` only
@@ -87,9 +89,9 @@ struct Machine {
   std::size_t node_at(int id) const;         ///< index into `nodes`; throws UsageError if no node has this id
   std::size_t cache_bytes(int level) const;  ///< 0 if unknown
   std::size_t last_level_bytes() const;
-  /// Returns the rank of the distance from one node to another among all distinct distances (distances within 2 % count
-  /// as one); 0 for the node itself. On a torus, the rank is the number of hops.
-  int hops(int from_node, int to_node) const;
+  /// Returns the hops [from][to] in the order of `nodes`: `link_hops`, or else the ranks of the distances among all
+  /// distinct distances of different nodes (distances within 2 % count as one). A node is 0 hops from itself.
+  std::vector<std::vector<int>> hops() const;
 };
 
 /// Returns this host with its caches, as instruments need it. It is read once.

@@ -21,9 +21,9 @@ Picked sharing(const View& view, const std::vector<Index>& among);
 /// Returns the sets of slots to try, in order of distance from `near`: the nearest slots, these and the next nearest
 /// ones, …; one set of all slots without `near`.
 std::vector<std::vector<Index>> rings(const View& view);
-/// Returns the sets of slots whose nodes are within the request's distance limit; one set of all slots without a limit.
-/// `complete` receives whether these are all such sets.
-std::vector<std::vector<Index>> within_hops(const View& view, bool& complete);
+/// Returns, for each node as the home of the job, the slots whose nodes are within the request's hops from it, without
+/// sets that are too small and without repeats; one set of all slots without a limit.
+std::vector<std::vector<Index>> within_hops(const View& view);
 
 /// Applies the policy to the first set of slots where it succeeds. For compact, returns the best choice of all sets
 /// within the hop limit.

@@ -31,52 +31,6 @@ std::vector<Index> near_nodes(const Machine& machine, const std::string& near) {
   return {nodes.begin(), nodes.end()};
 }
 
-/// Computes all maximal sets of nodes that are pairwise near (Bron and Kerbosch, 1973, with a pivot), at most kMax of
-/// them.
-class Cliques {
- public:
-  static constexpr Index kMax = 4096;
-
-  explicit Cliques(std::vector<std::vector<bool>> near) : near_(std::move(near)) {
-    std::vector<Index> all(near_.size());
-    std::iota(all.begin(), all.end(), Index{0});
-    grow({}, all, {});
-    std::sort(found.begin(), found.end());
-  }
-  std::vector<std::vector<Index>> found;
-
- private:
-  void grow(std::vector<Index> chosen, std::vector<Index> open, std::vector<Index> done) {
-    if (found.size() >= kMax) return;
-    if (open.empty()) {
-      if (!done.empty()) return;
-      std::sort(chosen.begin(), chosen.end());
-      found.push_back(std::move(chosen));
-      return;
-    }
-    const auto near_to = [&](const std::vector<Index>& nodes, Index to) {
-      std::vector<Index> near;
-      std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(near), [&](Index i) { return near_[i][to]; });
-      return near;
-    };
-    Index pivot = open.front(), max_near = 0;
-    for (const auto* nodes : {&open, &done})
-      for (const Index i : *nodes)
-        if (const Index n = near_to(open, i).size(); n > max_near) max_near = n, pivot = i;
-    for (const Index i : std::vector<Index>(open)) {
-      if (i != pivot && near_[i][pivot]) continue;
-      std::vector<Index> next = chosen;
-      next.push_back(i);
-      std::vector<Index> near_open = near_to(open, i), near_done = near_to(done, i);
-      near_open.erase(std::remove(near_open.begin(), near_open.end(), i), near_open.end());
-      grow(std::move(next), std::move(near_open), std::move(near_done));
-      open.erase(std::find(open.begin(), open.end(), i));
-      done.push_back(i);
-    }
-  }
-  std::vector<std::vector<bool>> near_;
-};
-
 }  // namespace
 
 std::vector<std::vector<Index>> rings(const View& view) {
@@ -103,35 +57,20 @@ std::vector<std::vector<Index>> rings(const View& view) {
   return sets;
 }
 
-std::vector<std::vector<Index>> within_hops(const View& view, bool& complete) {
-  complete = true;
+std::vector<std::vector<Index>> within_hops(const View& view) {
   std::vector<Index> all(view.slots.size());
   std::iota(all.begin(), all.end(), Index{0});
   if (!view.request.max_hops) return {all};
-  const Machine& m = view.machine;
-  const Index nodes = m.nodes.size();
-  std::map<double, std::pair<int, int>> values;  // each distance, with a pair of nodes that has it
-  for (Index a = 0; a < nodes; ++a)
-    for (Index b = 0; b < nodes; ++b)
-      if (a != b) values.emplace(m.distance[a][b], std::pair{m.nodes[a].id, m.nodes[b].id});
-  const std::vector<std::pair<double, std::pair<int, int>>> sorted(values.begin(), values.end());
-  const auto end = std::partition_point(sorted.begin(), sorted.end(), [&](const auto& v) {
-    return m.hops(v.second.first, v.second.second) <= *view.request.max_hops;
-  });
-  const double limit = end == sorted.begin() ? -1 : std::prev(end)->first;
-  std::vector<std::vector<bool>> near(nodes, std::vector<bool>(nodes));
-  for (Index a = 0; a < nodes; ++a)
-    for (Index b = 0; b < nodes; ++b) near[a][b] = a == b || (m.distance[a][b] <= limit && m.distance[b][a] <= limit);
-  const Cliques cliques(std::move(near));
-  complete = cliques.found.size() < Cliques::kMax;
   std::vector<std::vector<Index>> sets;
-  for (const auto& clique : cliques.found) {
+  for (const std::vector<int>& hops : view.machine.hops()) {  // from each node as the home of the job
     std::vector<Index> slots;
-    for (const Index i : all)
-      if (std::all_of(view.slots[i].nodes.begin(), view.slots[i].nodes.end(),
-                      [&](const auto& share) { return std::binary_search(clique.begin(), clique.end(), share.first); }))
-        slots.push_back(i);
-    if (slots.size() >= view.slots_needed()) sets.push_back(std::move(slots));
+    std::copy_if(all.begin(), all.end(), std::back_inserter(slots), [&](Index i) {
+      const auto& nodes = view.slots[i].nodes;
+      return std::all_of(nodes.begin(), nodes.end(),
+                         [&](const auto& share) { return hops[share.first] <= *view.request.max_hops; });
+    });
+    const bool is_new = std::find(sets.begin(), sets.end(), slots) == sets.end();
+    if (is_new && slots.size() >= view.slots_needed()) sets.push_back(std::move(slots));
   }
   return sets;
 }
@@ -152,8 +91,7 @@ Picked pick_among(const View& view, const std::string& policy, const std::vector
 }  // namespace
 
 Picked pick(const View& view, const std::string& policy) {
-  bool complete = true;
-  const auto near_sets = rings(view), hop_sets = within_hops(view, complete);
+  const auto near_sets = rings(view), hop_sets = within_hops(view);
   for (const bool oversubscribe : {false, true}) {
     for (const auto& ring : near_sets) {
       Picked best;
@@ -163,14 +101,14 @@ Picked pick(const View& view, const std::string& policy) {
         Picked candidate = pick_among(view, policy, slots, oversubscribe, 1 / static_cast<double>(hop_sets.size()));
         if (!candidate) continue;
         if (policy != "compact") return candidate;
-        // A bound is valid for its set of nodes; for the job, the minimum over all sets, if all were tried.
+        // A bound is valid for its set of nodes; for the job, the minimum over all sets.
         const bool better = !best || candidate->cost < best->cost;
         const std::int64_t floor = best ? std::min(candidate->floor, best->floor) : candidate->floor;
         const double bound =
             std::min(candidate->bound.value_or(0), best ? best->bound.value_or(0) : candidate->bound.value_or(0));
         if (better) best = candidate;
         best->floor = floor;
-        if (hop_sets.size() > 1) best->bound = complete ? bound : 0, best->optimal = complete && floor == best->cost;
+        if (hop_sets.size() > 1) best->bound = bound, best->optimal = floor == best->cost;
         if (view.slots_needed() > 1)
           best->why = best->optimal ? "minimum mean distance, proven" : "smallest mean distance found";
       }

@@ -36,7 +36,7 @@ const std::vector<std::pair<std::string, std::string>>& policies() {
 const std::vector<std::pair<std::string, std::string>>& modifiers() {
   static const std::vector<std::pair<std::string, std::string>> all = {
       {"near=DEVICE", "near a network card, disk or accelerator; or near=node:N"},
-      {"distance<=HOPS", "maximum distance between nodes of the job"},
+      {"distance<=HOPS", "maximum hops from one home node to the nodes of the job"},
       {"exclude", "exclusive CPUs"},
       {"kind=KIND", "only cores of this kind: performance, efficiency or another name of meshmark machine show"},
   };

@@ -130,11 +130,26 @@ def parts_text(parts: Sequence[Sequence[int]]) -> str:
     return ";".join(",".join(map(str, part)) for part in parts)
 
 
-def matrix_text(nodes: Sequence[int], values: Sequence[Sequence[float]], unit: str, what: str, better: str) -> str:
-    """Return the content of a file for `--matrix`: `values[from][to]` in `unit`; `better` is `lower` or `higher`."""
-    return json.dumps(
-        {"nodes": list(nodes), "unit": unit, "what": what, "better": better, "values": [list(r) for r in values]}
-    )
+def matrix_text(
+    nodes: Sequence[int],
+    values: Sequence[Sequence[float]],
+    unit: str,
+    what: str,
+    better: str,
+    hops: Sequence[Sequence[int]] = (),
+) -> str:
+    """Return the content of a file for `--matrix`.
+
+    Args:
+        nodes: Numbers of the nodes.
+        values: Values in `unit`, as `values[from][to]`.
+        unit: Unit of the values.
+        what: What the values are.
+        better: `lower` or `higher`.
+        hops: Links on the shortest path, as `hops[from][to]`; () if the graph is unknown.
+    """
+    content = {"nodes": list(nodes), "unit": unit, "what": what, "better": better, "values": [list(r) for r in values]}
+    return json.dumps(content | ({"hops": [list(r) for r in hops]} if hops else {}))
 
 
 def measured_matrix(records: Sequence[Record], node_of: Mapping[int, int], nodes: Sequence[int]) -> str:

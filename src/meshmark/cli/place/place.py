@@ -215,12 +215,14 @@ def described(name: str) -> tuple[str, str]:
     from meshmark.place.native import matrix_text
 
     machine = find_machine(name)
-    shape, matrix = ask(machine, [{"kind": "describe"}, {"kind": "matrix"}], threads=1)
+    requests = [{"kind": kind} for kind in ("describe", "matrix", "hops")]
+    shape, matrix, links = ask(machine, requests, threads=1)
     counts = {n["cpus"] for n in shape["nodes"]}
     if len(counts) != 1 or counts == {0}:
         raise AbsentError(f"place: the nodes of {name} have {sorted(counts)} CPUs; allowed: the same number in each")
     nodes = [n["node"] for n in shape["nodes"]]
-    text = matrix_text(range(len(nodes)), matrix["latency_s"], "s", f"{machine.label}, closed form", "lower")
+    what, hops = f"{machine.label}, closed form", links["hops"]
+    text = matrix_text(range(len(nodes)), matrix["latency_s"], "s", what, "lower", hops)
     return f"pack:{len(nodes)} [numa] core:{counts.pop()} pu:1", text
 
 
