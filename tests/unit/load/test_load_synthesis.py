@@ -68,7 +68,19 @@ def check_met(program: SyntheticProgram) -> None:
     assert values["run_time_s"] == pytest.approx(target.run_time_s, rel=1e-3)
     for name, value in target.metrics.items():
         if name == "write_fraction":
-            assert abs(values[name] - value) <= 5e-4
+            sums = sums_of(program)
+            largest = max(
+                (
+                    v.line_read_bytes + v.line_write_bytes
+                    for p in program.parts
+                    if (v := p.variant).served_by == "memory"
+                ),
+                default=0.0,
+            )
+            # With little traffic, one call is a visible share of it, which a note states.
+            is_stated = any("calls are indivisible" in n for n in program.notes)
+            coarse = 0.6 * largest / (sums["reads"] + sums["writes"] or math.inf) if is_stated else 0.0
+            assert abs(values[name] - value) <= max(5e-4, coarse)
         elif name in values:
             vs = [p.variant for p in program.parts]
             per_call = {
