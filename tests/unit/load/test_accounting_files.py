@@ -81,18 +81,18 @@ def test_jobs_of_the_standard_workload_format(tmp_path: Path) -> None:
     mix = read(tmp_path, "--swf", SWF)
     assert jobs(mix) == [("1", 0, 3600, 4), ("3", 90, 120, 2)]
     assert mix.left_out == {
-        "it never started, or had not ended": 1,
-        "it ran for less than a second": 1,
-        "its number of CPUs is unknown": 1,
-        "its time of submission is unknown": 1,
-        "its line cannot be read": 1,
+        "without a start or an end": 1,
+        "of less than a second": 1,
+        "without a number of CPUs": 1,
+        "without a time of submission": 1,
+        "on a line that cannot be read": 1,
     }
 
 
 def test_jobs_of_slurm_with_arrays_and_heterogeneous_parts(tmp_path: Path) -> None:
     mix = read(tmp_path, "--sacct", SACCT)
     assert jobs(mix) == [("100", 0, 3600, 16), ("101_7", 60, 60, 1), ("103+0", 180, 60, 4), ("103+1", 180, 60, 8)]
-    assert mix.left_out == {"it never started, or had not ended": 3, "its line cannot be read": 1}
+    assert mix.left_out == {"without a start or an end": 3, "on a line that cannot be read": 1}
 
 
 @pytest.mark.parametrize(
@@ -107,18 +107,18 @@ def test_every_form_of_an_elapsed_time_of_slurm(tmp_path: Path, elapsed: str, ru
 def test_jobs_of_pbs_and_torque(tmp_path: Path) -> None:
     mix = read(tmp_path, "--pbs", PBS)
     assert jobs(mix) == [("7.server", 0, 3600, 4), ("8.server", 60, 530, 4), ("9[3].server", 90, 9, 1)]
-    assert mix.left_out == {"it never started": 1, "it had not ended": 1}
+    assert mix.left_out == {"without a start": 1, "without an end": 1}
 
 
 def test_jobs_of_lsf(tmp_path: Path) -> None:
     mix = read(tmp_path, "--lsf", LSF)
     assert jobs(mix) == [("386", 0, 3600, 1), ("387", 60, 530, 8)]
-    assert mix.left_out == {"it never started, or had not ended": 1, "its line cannot be read": 1}
+    assert mix.left_out == {"without a start or an end": 1, "on a line that cannot be read": 1}
 
 
 def test_a_clock_that_jumps_back_is_named(tmp_path: Path) -> None:
     text = "JobID|Submit|Start|End|NCPUS\n1|2026-03-29T01:50:00|2026-03-29T02:50:00|2026-03-29T02:10:00|1\n"
-    with pytest.raises(UsageError, match=r"no job that ran; left out: 1 job \(it ended before it started: the clock"):
+    with pytest.raises(UsageError, match=r"no job that ran; left out: 1 job whose end is before the start: the clock"):
         read(tmp_path, "--sacct", text)
 
 
@@ -127,7 +127,7 @@ def test_compressed_files_and_cut_off_lines(tmp_path: Path) -> None:
     whole = SWF.splitlines(keepends=True)
     path.write_bytes(gzip.compress("".join([*whole[:3], whole[4][:40]]).encode()))
     mix = read_accounting("--swf", path)
-    assert len(mix.jobs) == 1 and mix.left_out == {"its line is cut off": 1}
+    assert len(mix.jobs) == 1 and mix.left_out == {"on an incomplete line": 1}
     path.write_bytes(path.read_bytes()[:-12])
     with pytest.raises(UsageError, match=r"--swf: cannot read .*log.swf.gz"):
         read_accounting("--swf", path)

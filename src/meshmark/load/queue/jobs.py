@@ -96,17 +96,17 @@ class JobCollector:
             slots: Number of CPUs that it had; None if it is unknown.
         """
         if not all(math.isfinite(value) for value in (submit_s, run_s, slots) if value is not None):
-            self.leave_out("its line cannot be read")
+            self.leave_out("on a line that cannot be read")
         elif run_s is None:
-            self.leave_out("it never started, or had not ended")
+            self.leave_out("without a start or an end")
         elif run_s < 0:
-            self.leave_out("it ended before it started: the clock jumped")
+            self.leave_out("whose end is before the start: the clock was set back")
         elif run_s == 0:
-            self.leave_out("it ran for less than a second")
+            self.leave_out("of less than a second")
         elif submit_s is None:
-            self.leave_out("its time of submission is unknown")
+            self.leave_out("without a time of submission")
         elif slots is None or not 1 <= slots <= MAX_SLOTS:
-            self.leave_out("its number of CPUs is unknown")
+            self.leave_out("without a number of CPUs")
         else:
             self.jobs_seen += 1
             self._jobs.append(QueuedJob(name, submit_s, run_s, slots))
@@ -127,5 +127,5 @@ class JobCollector:
 
 def left_out_text(left_out: Mapping[str, int], prefix: str = "") -> str:
     """Return the jobs that are left out by reason, after a prefix; "" if there are none."""
-    reasons = [f"{counted(count, 'job')} ({reason})" for reason, count in left_out.items()]
+    reasons = [f"{counted(count, 'job')} {reason}" for reason, count in left_out.items()]
     return prefix + ", ".join(reasons) if reasons else ""

@@ -27,13 +27,13 @@ def read_lsf(lines: Iterator[str], jobs: JobCollector) -> None:
             if not fields[0].isupper():
                 if not jobs.jobs_seen:
                     raise ValueError(f"line {number}: found another format; allowed: records such as JOB_FINISH")
-                jobs.leave_out("its line cannot be read")
+                jobs.leave_out("on a line that cannot be read")
             continue
         try:
             end_s, submit_s, start_s = (float(fields[i]) for i in (_END, _SUBMIT, _START))
             slots = _slots(fields)
         except (IndexError, ValueError):
-            jobs.leave_out("its line cannot be read")
+            jobs.leave_out("on a line that cannot be read")
             continue
         jobs.add(fields[_JOB], submit_s or None, end_s - start_s if start_s > 0 else None, slots)
 

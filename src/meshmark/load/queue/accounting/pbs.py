@@ -32,7 +32,7 @@ def read_pbs(lines: Iterator[str], jobs: JobCollector) -> None:
             if line.strip() and not (ended or others):
                 raise ValueError(f"line {number}: found another format; allowed: MM/DD/YYYY hh:mm:ss;type;job;text")
             if line.strip():
-                jobs.leave_out("its line cannot be read")
+                jobs.leave_out("on a line that cannot be read")
             continue
         kind, job, text = match.groups()
         if not job or _ARRAY.match(job):
@@ -46,7 +46,7 @@ def read_pbs(lines: Iterator[str], jobs: JobCollector) -> None:
         jobs.add(job, submit_s, _run_time(fields), _slots(fields))
     for job, has_started in others.items():
         if job not in ended:
-            jobs.leave_out("it had not ended" if has_started else "it never started")
+            jobs.leave_out("without an end" if has_started else "without a start")
 
 
 def _number(text: str | None) -> float | None:

@@ -59,4 +59,4 @@ def _lines(file: IO[bytes], collector: JobCollector) -> Iterator[str]:
         elif len(line) == _LONGEST_LINE:
             raise ValueError(f"found a line of more than {_LONGEST_LINE} bytes")
         elif line.strip():
-            collector.leave_out("its line is cut off")
+            collector.leave_out("on an incomplete line")

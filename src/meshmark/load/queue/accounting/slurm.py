@@ -35,7 +35,7 @@ def read_sacct(lines: Iterator[str], jobs: JobCollector) -> None:
         words = line.split("|")
         if len(words) < len(header):
             if line.strip():
-                jobs.leave_out("its line cannot be read")
+                jobs.leave_out("on a line that cannot be read")
             continue
         fields = dict(zip(header, words, strict=False))
         if _JOB.fullmatch(fields["JobID"]):

@@ -33,7 +33,7 @@ def read_swf(lines: Iterator[str], jobs: JobCollector) -> None:
         if len(fields) != _FIELDS or not all(map(math.isfinite, fields)):
             if not jobs.jobs_seen:
                 raise ValueError(f"line {number}: found another format; allowed: {_FIELDS} numbers")
-            jobs.leave_out("its line cannot be read")
+            jobs.leave_out("on a line that cannot be read")
             continue
         if fields[_STATUS] in _PARTS:
             continue
