@@ -45,7 +45,7 @@ std::optional<Options> read_options(int argc, char** argv) {
       "Default policy: that of site, profile or environment; otherwise balance with -n, or none without.\n\n"
       "example: meshmark run --bind pack -n 2 --memory bind --verify -- ./a.out input",
       "meshmark run [OPTIONS] -- COMMAND [ARGUMENTS]"};
-  std::string wait, verify;
+  std::string wait, verify, needs;
   bool soft = false;
   app.add("--bind", o.bind, "policy and modifiers (meshmark list policies), user, or LSF's affinity[…]");
   app.add("--slots", o.slots, "unit of allocation: procs, cores, threads [cores]");
@@ -56,6 +56,7 @@ std::optional<Options> read_options(int argc, char** argv) {
   app.add("--launcher", o.launcher, "start -n ranks of the command: openmpi, openmpi5, mpich, slurm, slurm-mask, flux");
   app.add("--memory", o.memory, "default, local, bind, preferred, interleave [=NODES], weighted=NODE:WEIGHT,…");
   app.add("--pages", o.pages, "default, 4KiB, thp, 2MiB, 1GiB");
+  app.add("--needs", needs, "memory that the command needs; warns if its nodes have less available [5 % of theirs]");
   app.add("--within", o.within, "use only these CPUs [all allowed CPUs]");
   app.add("--matrix", o.matrix, "JSON file with measured distances between nodes");
   app.add("--sharing", o.sharing, "JSON file with the traffic and bandwidth demand of the parts, for --bind sharing");
@@ -80,6 +81,7 @@ std::optional<Options> read_options(int argc, char** argv) {
   if (o.command.empty()) throw UsageError("command", "found none", "-- COMMAND [ARGUMENTS] after the options");
   o.recorded = recorded_command(o.command);
   if (waits.given()) o.wait_s = wait.empty() ? kForever : parse_time("wait", wait);
+  if (!needs.empty()) o.needed_bytes = parse_size("needs", needs);
   o.verify = verifies.given();
   o.strict = verify == "strict";
   if (!verify.empty() && !o.strict) throw UsageError("verify", "found " + quote(verify), "no value, or strict");

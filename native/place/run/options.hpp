@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@ struct Options {
   std::string within, matrix, sharing, profile, record, launcher;
   int n = 0;  // 0: not given
   double wait_s = 0, timeout_s = 0;
+  std::uint64_t needed_bytes = 0;  // 0: not given
   bool each = false, openmp = false, hard = false, no_claim = false, verbose = false, verify = false, strict = false;
   std::vector<std::string> command;
   std::vector<std::string> recorded;  // the command as records and reservations contain it, without secrets

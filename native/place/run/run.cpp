@@ -5,12 +5,14 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/options/options.hpp"
 #include "base/resources/host.hpp"
+#include "place/binding/spill.hpp"
 #include "place/command.hpp"
 #include "place/ledger/ledger.hpp"
 #include "place/run/job.hpp"
@@ -50,6 +52,16 @@ std::vector<std::string> launch_line(const Options& o, const CommandPlacement& j
   return launcher;
 }
 
+/// Warns if the memory of the command will not remain on the nodes on which it begins.
+void warn_of_spill(const Options& o, const CommandPlacement& job) {
+  MemoryPolicy memory = job.memory;
+  if (memory.policy == "default") memory.policy = "local";  // pages go to the node of the thread that touches them
+  std::map<int, NodeRoom> rooms;
+  for (const int node : requested_nodes(job.machine, memory, job.cpus)) rooms[node] = node_room(node);
+  const std::string warning = spill_warning(rooms, job.machine.memory_nodes.size(), memory, o.needed_bytes);
+  if (!warning.empty()) std::fprintf(stderr, "meshmark: warning: %s\n", warning.c_str());
+}
+
 }  // namespace
 
 int run_verb(int argc, char** argv) {
@@ -74,6 +86,7 @@ int run_verb(int argc, char** argv) {
     throw UsageError("record", "cannot write " + quote(o.record) + ": " + errno_text(), "a writable file");
 
   CommandPlacement job = decide(o);
+  if (job.machine.memory_nodes.size() > 1) warn_of_spill(o, job);
   std::vector<std::string> command = o.command;
   if (o.each) place_threads(o, job);
   if (!o.launcher.empty()) command = launch_line(o, job, launcher);
