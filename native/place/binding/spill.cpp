@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kLeastShare = 20;  // of the memory of the nodes
 
 std::uint64_t kib(const std::string& text, int node, const char* key) {
-  return leading_number(value_of(text, ("Node " + std::to_string(node) + " " + key).c_str())) << 10;
+  return leading_number(value_of(text, "Node " + std::to_string(node) + " " + key)) << 10;
 }
 
 }  // namespace
