@@ -3,7 +3,7 @@
     bench/mixes.py [--jobs 10000] [--repeats 3] [--run] [--repetitions 6] [--record]
 
 The day is synthetic: submissions at random times, run times with a log-normal distribution (median 55 s), 1 to 8 slots,
-on a machine of 64 cores in four sockets and on a modelled GS1280 with 64 CPUs. With --run, 50 jobs of 0.1 to 4 s of CPU
+on a machine of 64 cores in four sockets and on a modelled GS1280 with 64 CPUs. With --run, 50 jobs of 0.1 to 1.5 s of CPU
 time run on this machine under four policies without a limit of slots, so that `none` and `balance` oversubscribe CPUs
 while `any` and `pack` wait; the times of submission are drawn anew in each repetition.
 """
@@ -47,7 +47,7 @@ def write_day(path: Path, count: int) -> None:
 def write_mix(path: Path, cpus: int) -> None:
     """Write a mix of jobs that use CPU time, for this machine."""
     source = random.Random(2)
-    kinds = [(min(4.0, max(0.1, source.lognormvariate(-0.6, 0.9))), source.choice((1, 1, 2))) for _ in range(10)]
+    kinds = [(min(1.5, max(0.1, source.lognormvariate(-1.3, 0.8))), source.choice((1, 1, 2))) for _ in range(10)]
     each = RUN_JOBS // len(kinds)
     work_s = sum(run_s * min(slots, cpus) for run_s, slots in kinds) / cpus / RUN_LOAD
     text = '[mix]\nname = "50 jobs"\npolicies = ["none", "balance", "any", "pack"]\nslots = "threads"\nmax_slots = 0\n'
