@@ -4,8 +4,8 @@
 
 The day is synthetic: submissions at random times, run times with a log-normal distribution (median 55 s), 1 to 8 slots,
 on a machine of 64 cores in four sockets and on a modelled GS1280 with 64 CPUs. With --run, 50 jobs of 0.1 to 1.5 s of
-CPU time run on this machine under four policies without a limit of slots, so that `none` and `balance` oversubscribe CPUs
-while `any` and `pack` wait; the times of submission are drawn anew in each repetition.
+CPU time run on this machine under four policies without a limit of slots, so that `none` and `balance` oversubscribe
+CPUs while `any` and `pack` wait; the times of submission are drawn anew in each repetition.
 """
 
 from __future__ import annotations
