@@ -16,7 +16,7 @@ from meshmark.machine.tree import parse_list
 from meshmark.place import native
 from meshmark.place.candidates import BUSY, Candidate
 from meshmark.place.other_work import OtherWork, OtherWorkShares
-from meshmark.store.files import make_folder, open_private, write_file
+from meshmark.store.files import make_folder, open_private, read_tail, write_file
 from meshmark.store.record import Record, RecordError
 from meshmark.values.expressions import expression
 from meshmark.values.numbers import decimal
@@ -205,8 +205,7 @@ def check_space(folder: Path) -> None:
 def tail(path: Path) -> str:
     """Return the last 16 MiB of a program's output."""
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        return file.read().decode(errors="replace")
+        return read_tail(file.fileno(), _TAIL_BYTES)
 
 
 def printable(text: str) -> str:

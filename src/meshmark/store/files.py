@@ -348,6 +348,12 @@ def read_bytes(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
     return data
 
 
+def read_tail(descriptor: int, max_bytes: int) -> str:
+    """Return the last bytes of an open file as text; invalid bytes become U+FFFD. Its position does not change."""
+    size = os.fstat(descriptor).st_size
+    return os.pread(descriptor, max_bytes, max(0, size - max_bytes)).decode(errors="replace")
+
+
 def read_text(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> str:
     """Return the content of a UTF-8 file; otherwise like `read_bytes`.
 

@@ -6,7 +6,6 @@ is printed once the map is closed.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from meshmark.cli.console import say
 from meshmark.cli.watch.command import LiveCommand, print_end, run_command
+from meshmark.store.files import read_tail
 
 if TYPE_CHECKING:
     from meshmark.watch.live import LiveSampler
@@ -35,7 +35,7 @@ def has_terminal() -> bool:
 
 
 class CommandOutput:
-    """What a command writes to the terminal. Use it as a context manager.
+    """Collects the output of a command that would go to the terminal. Use it as a context manager.
 
     Attributes:
         streams: Streams of the command, as arguments of `subprocess.Popen`. Standard output remains where it is if it
@@ -54,9 +54,7 @@ class CommandOutput:
 
     def last_lines(self) -> str:
         """Return the last lines, without control characters."""
-        size = os.fstat(self._file.fileno()).st_size
-        tail = os.pread(self._file.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode("utf-8", "replace")
-        lines = tail.replace("\r", "\n").split("\n")
+        lines = read_tail(self._file.fileno(), _TAIL_BYTES).replace("\r", "\n").split("\n")
         shown = [text for line in lines if (text := "".join(c for c in line if c.isprintable()))]
         return "\n".join(shown[-_TAIL_LINES:])
 

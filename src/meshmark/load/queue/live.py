@@ -21,6 +21,7 @@ from meshmark.load.queue.mix import QueueRules
 from meshmark.load.queue.simulation import HERE, JobRun, PolicyRun, mix_arguments, written_jobs
 from meshmark.machine.tree import parse_list
 from meshmark.place.native import find_place
+from meshmark.store.files import read_tail
 
 _TAIL_BYTES: Final = 2000  # of the output of a job that failed
 _SHORTEST_S: Final = 1e-3  # CPU time of a job without a command
@@ -201,10 +202,9 @@ class _RunningJobs:
             status = child.wait()
             reason = ""
             if status:
-                size = os.fstat(output.fileno()).st_size
-                text = os.pread(output.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode("utf-8", "replace")
-                last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
-                reason = process.status_text(status) + (f": {quoted(last.strip())}" if last else "")
+                lines = read_tail(output.fileno(), _TAIL_BYTES).splitlines()
+                last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+                reason = process.status_text(status) + (f": {quoted(last)}" if last else "")
             output.close()
             yield number, reason
 
