@@ -23,10 +23,9 @@ std::string_view cut(std::string_view& text, char by) {
   return head;
 }
 
-/// Returns the bytes after a key of smaps_rollup, summed over all lines.
-std::uint64_t kib(const std::string& text, const char* key) { return leading_number(value_of(text, key)) << 10; }
-
 }  // namespace
+
+std::uint64_t kib(std::string_view text, std::string_view key) { return leading_number(value_of(text, key)) << 10; }
 
 bool is_file(std::string_view path) {
   for (const std::string_view memory : {"/memfd:", "/SYSV", "/dev/shm/", "/dev/zero", "/anon_hugepage"})
@@ -98,7 +97,7 @@ std::map<int, NodeLevel> node_levels(const std::string& root) {
   for (const int node : ids_of(read_text(folder + "online"))) {
     const std::string at = folder + "node" + std::to_string(node), text = read_text(at + "/meminfo");
     const std::string begin = "Node " + std::to_string(node) + " ";
-    levels[node] = {kib(text, (begin + "MemTotal:").c_str()), kib(text, (begin + "MemFree:").c_str()), 0,
+    levels[node] = {kib(text, begin + "MemTotal:"), kib(text, begin + "MemFree:"), 0,
                     leading_number(value_of(read_text(at + "/numastat"), "numa_foreign"))};
   }
   static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));

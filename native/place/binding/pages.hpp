@@ -33,6 +33,9 @@ std::uint64_t transparent_huge_bytes(pid_t process);  ///< B in transparent huge
 /// Returns whether a mapping with this path (numa_maps, maps) belongs to a file, rather than to named anonymous memory.
 bool is_file(std::string_view path);
 
+/// Returns the bytes that a file of the Linux kernel states in KiB after a key; 0 if it has no such line.
+std::uint64_t kib(std::string_view text, std::string_view key);
+
 struct NodeLevel {
   std::uint64_t bytes = 0, free = 0;  ///< B
   std::uint64_t reserve = 0;          ///< B that the allocator keeps free: the high watermarks of its zones

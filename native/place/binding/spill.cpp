@@ -1,28 +1,23 @@
 #include "place/binding/spill.hpp"
 
-#include <string_view>
-
 #include "base/options/options.hpp"
+#include "place/binding/pages.hpp"
 #include "place/observe/text.hpp"
 #include "sys/files.hpp"
-#include "sys/words.hpp"
 
 namespace mm::place {
 namespace {
 
 constexpr std::uint64_t kLeastShare = 20;  // of the memory of the nodes
 
-std::uint64_t kib(const std::string& text, int node, const char* key) {
-  return leading_number(value_of(text, "Node " + std::to_string(node) + " " + key)) << 10;
-}
-
 }  // namespace
 
 NodeRoom node_room(int node, const std::string& root) {
   const std::string text = read_text(root + "/sys/devices/system/node/node" + std::to_string(node) + "/meminfo");
-  NodeRoom room{kib(text, node, "MemTotal:"), 0};
+  const std::string begin = "Node " + std::to_string(node) + " ";
+  NodeRoom room{kib(text, begin + "MemTotal:"), 0};
   for (const char* key : {"MemFree:", "Active(file):", "Inactive(file):", "SReclaimable:"})
-    room.available += kib(text, node, key);
+    room.available += kib(text, begin + key);
   return room;
 }
 

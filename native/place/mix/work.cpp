@@ -4,20 +4,15 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/options/arguments.hpp"
 
 namespace mm::place::mix {
 namespace {
 
-double own_cpu_s() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
 void use_cpu_time(double time_s) {
   volatile unsigned counter = 0;
-  while (own_cpu_s() < time_s)
+  while (static_cast<double>(kernel_ns(CLOCK_THREAD_CPUTIME_ID)) * 1e-9 < time_s)
     for (int i = 0; i < 10'000; ++i) counter = counter + 1;
 }
 
