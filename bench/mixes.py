@@ -18,11 +18,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from results import add_row, bench_parser, recording
-
-from meshmark.load.queue.summary import CLEAR
 
 POLICIES: Final = "none balance pack compact"
 MACHINES: Final = {
@@ -89,29 +88,23 @@ def measure_day(folder: Path, jobs: int, repeats: int) -> None:
         )
 
 
+def columns(repetitions: list[list[dict[str, Any]]], figure: str) -> list[list[float]]:
+    """Return the values of a figure over repetitions, for each policy; of a distribution, the mean."""
+    rows = [[s[figure] if figure == "total_s" else s[figure]["mean"] for s in row] for row in repetitions]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
 def measure_runs(folder: Path, cpus: int, repetitions: int) -> None:
     """Run 50 jobs really, and compare the order of policies and the times with the simulation."""
     write_mix(folder / "mix.toml", cpus)
     content = answer(folder / "mix.toml", "--run", "--out", folder / "runs", "--repetitions", str(repetitions))
-    same, pairs, errors = 0, 0, []
+    same, pairs = content["agreement"]["same_order"], content["agreement"]["pairs"]
     rows, simulated = content["repetitions"], content["simulated"]
-    policies = [summary["policy"] for summary in rows[0]]
-
-    def medians(repetitions_of: list[list[dict[str, Any]]], figure: str) -> list[float]:
-        values = [
-            [s["total_s"] if figure == "total" else s["turnaround_s"]["mean"] for s in row] for row in repetitions_of
-        ]
-        return [sorted(column)[len(column) // 2] for column in zip(*values, strict=True)]
-
-    for figure in ("total", "turnaround"):
-        real, model = medians(rows, figure), medians(simulated, figure)
-        errors += [abs(m / r - 1) for r, m in zip(real, model, strict=True)]
-        for a in range(len(policies)):
-            for b in range(a):
-                if abs(model[a] / model[b] - 1) > CLEAR:
-                    pairs += 1
-                    same += (real[a] > real[b]) == (model[a] > model[b])
-        print(figure, dict(zip(policies, zip(real, model, strict=True), strict=True)))
+    errors = [
+        abs(median(modelled) / median(measured) - 1)
+        for figure in ("total_s", "turnaround_s")
+        for measured, modelled in zip(columns(rows, figure), columns(simulated, figure), strict=True)
+    ]
     add_row(
         "pairs of policies with the same order in real runs of 50 jobs as in their simulation",
         "1",

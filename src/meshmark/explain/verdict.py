@@ -196,7 +196,7 @@ def _moves_shared(s: Situation) -> bool:
 
 
 def _target_node(s: Situation, preferred: int, *, lifted: bool = False) -> int | None:
-    """Return the node with room for all threads and pages of the program: the preferred one, or that of its pages.
+    """Return the node with room for all threads and pages of the program: the preferred node, or the node of its pages.
 
     Args:
         s: The program.

@@ -57,11 +57,11 @@ def test_real_runs_are_compared_with_their_simulation_and_resumed(tmp_path: Path
         assert until(lambda: journal.exists() and journal.read_text(encoding="utf-8").count("\n") >= 2)
         child.kill()
         child.wait()
-    kept = journal.read_text(encoding="utf-8")
+    before = journal.read_text(encoding="utf-8")
     assert meshmark(*words).returncode == 2, "the folder is not used for another session"
     completed = meshmark(*words, "--resume")
     assert completed.returncode == 0, completed.stderr
-    assert journal.read_text(encoding="utf-8").startswith(kept[: kept.rindex("\n") + 1])
+    assert journal.read_text(encoding="utf-8").startswith(before[: before.rindex("\n") + 1])
     assert "a alone" not in completed.stderr
     entries = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
     assert sorted((e["repetition"], e["policy"]) for e in entries[1:]) == [

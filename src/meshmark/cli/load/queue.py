@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from meshmark.load.queue.mix import MixFile, QueueRules
     from meshmark.load.queue.session import MeasuredRepetition
     from meshmark.load.queue.simulation import PolicyRun, QueueMachine
-    from meshmark.load.queue.summary import PolicyGain, PolicySummary
+    from meshmark.load.queue.summary import Agreement, PolicyGain, PolicySummary
 
 _SOURCES: Final = "MIX, --swf, --sacct, --pbs, --lsf"
 
@@ -114,6 +114,7 @@ def queue(
     example: meshmark load queue --swf log.swf.gz --to 24h --topology 'pack:4 [numa] core:16 pu:1'
     """
     from meshmark.load.queue.mix import DEFAULT_POLICIES, DISCIPLINES, SLOTS, QueueRules, read_mix
+    from meshmark.load.queue.simulation import simulate
 
     accounting = {"--swf": swf, "--sacct": sacct, "--pbs": pbs, "--lsf": lsf}
     named = {option: path for option, path in accounting.items() if path is not None}
@@ -140,12 +141,12 @@ def queue(
     if resume and not run_here:
         raise UsageError("--resume: found without --run")
     machine = replace(_machine(on, topology), node_bytes_per_s=1e9 * node_bandwidth, core_yield=core_yield)
-    mixes = [_jobs(file, named, seed + number).within(begin, end).scaled(scale) for number in range(repetitions)]
+    mixes = [jobs.within(begin, end).scaled(scale) for jobs in _mixes(file, named, seed, repetitions)]
     measured = None
     if run_here and out is not None:
         measured = _measured(out, rules, mixes, seed, resume)
         mixes = [repetition.mix for repetition in measured]
-    simulated = [_simulated(mix_of_jobs, rules, machine) for mix_of_jobs in mixes]
+    simulated = [[simulate(jobs, rules, policy, machine) for policy in rules.policies] for jobs in mixes]
     _report(mixes, measured, simulated, rules, machine, seed, out, as_json)
 
 
@@ -170,7 +171,7 @@ def _report(
     as_json: bool,
 ) -> None:
     """Print what happened under each policy, and write it to the folder."""
-    from meshmark.load.queue.summary import gains, summarise
+    from meshmark.load.queue.summary import agreement, gains, summarise
 
     def summaries(repetitions: Sequence[Sequence[PolicyRun]]) -> list[list[PolicySummary]]:
         return [[summarise(m, run) for run in runs] for m, runs in zip(mixes, repetitions, strict=True)]
@@ -188,7 +189,9 @@ def _report(
         "repetitions": [[s.to_json() for s in row] for row in rows],
         "gains": [g.to_json() for g in policy_gains],
     }
-    if measured is not None:
+    agreed = None if measured is None else agreement(rows, of_simulation)
+    if measured is not None and agreed is not None:
+        content["agreement"] = agreed.to_json()
         content["simulated"] = [[s.to_json() for s in row] for row in of_simulation]
         content["failed"] = [{live.run.policy: live.failed for live in m.runs if live.failed} for m in measured]
     if out is not None:
@@ -197,8 +200,8 @@ def _report(
         print(json.dumps(content))
         return
     _print(mixes[0], repetitions[0], rows, policy_gains, rules, machine)
-    if measured is not None:
-        _print_agreement(measured, rows, of_simulation)
+    if measured is not None and agreed is not None:
+        _print_agreement(measured, rows, of_simulation, agreed)
     _print_limits(rules, machine)
 
 
@@ -206,19 +209,18 @@ def _print_agreement(
     measured: Sequence[MeasuredRepetition],
     rows: Sequence[Sequence[PolicySummary]],
     of_simulation: Sequence[Sequence[PolicySummary]],
+    agreed: Agreement,
 ) -> None:
     """Print the simulation beside the real runs, and which jobs failed."""
-    from meshmark.load.queue.summary import agreement
     from meshmark.values.units import counted
     from meshmark.views.queue.tables import agreement_section
     from meshmark.views.terminal.screen import print_sections, table_console
 
-    result = agreement(rows, of_simulation)
     print()
     print_sections(table_console(), [agreement_section(rows, of_simulation)])
     print(
-        f"{counted(result.pairs, 'pair')} of simulated times of two policies differ by more than 2 %: "
-        f"{result.same_order} have the same order in the real runs"
+        f"{counted(agreed.pairs, 'pair')} of simulated times of two policies differ by more than 2 %: "
+        f"{agreed.same_order} have the same order in the real runs"
     )
     failures = [(live.run.policy, why) for m in measured for live in m.runs for why in live.failed.values()]
     if failures:
@@ -253,28 +255,14 @@ def _machine(on: str, topology: str) -> QueueMachine:
     return QueueMachine(topology or "host", topology or "host")
 
 
-def _jobs(file: MixFile | None, accounting: dict[str, Path], seed: int) -> JobMix:
+def _mixes(file: MixFile | None, accounting: dict[str, Path], seed: int, repetitions: int) -> list[JobMix]:
+    """Return the jobs of each repetition: with other random times, or the jobs of the accounting file each time."""
     from meshmark.load.queue.accounting.reading import read_accounting
 
     if file is not None:
-        return file.mix(seed)
+        return [file.mix(seed + number) for number in range(repetitions)]
     ((option, path),) = accounting.items()
-    return read_accounting(option, path)
-
-
-def _simulated(jobs: JobMix, rules: QueueRules, machine: QueueMachine) -> list[PolicyRun]:
-    """Simulate the mix under each policy.
-
-    Raises:
-        UsageError: No job can run on the machine.
-    """
-    from meshmark.load.queue.simulation import simulate
-
-    runs = [simulate(jobs, rules, policy, machine) for policy in rules.policies]
-    for run in runs:
-        if not run.runs:
-            raise UsageError(f"policy {run.policy}: none of the jobs can run: {next(iter(run.refused.values()))}")
-    return runs
+    return [read_accounting(option, path)] * repetitions
 
 
 def _write(

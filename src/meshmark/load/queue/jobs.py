@@ -55,16 +55,16 @@ class JobMix:
         Raises:
             UsageError: There are no such jobs.
         """
-        kept = [j for j in self.jobs if begin_s <= j.submit_s < end_s]
-        if not kept:
+        selected = [j for j in self.jobs if begin_s <= j.submit_s < end_s]
+        if not selected:
             last = self.jobs[-1].submit_s if self.jobs else 0.0
             raise UsageError(
                 f"--from, --to: found no job that was submitted then; the last one was submitted after {duration(last)}"
             )
-        count = len(self.jobs) - len(kept)
+        count = len(self.jobs) - len(selected)
         reasons = {**self.left_out, "submitted at another time": count} if count else self.left_out
-        first_s = kept[0].submit_s
-        return replace(self, jobs=tuple(replace(j, submit_s=j.submit_s - first_s) for j in kept), left_out=reasons)
+        first_s = selected[0].submit_s
+        return replace(self, jobs=tuple(replace(j, submit_s=j.submit_s - first_s) for j in selected), left_out=reasons)
 
     def scaled(self, factor: float) -> JobMix:
         """Return the mix with all times multiplied by a factor."""

@@ -93,7 +93,7 @@ def simulate(mix: JobMix, rules: QueueRules, policy: str, machine: QueueMachine)
     """Simulate a mix under a policy.
 
     Raises:
-        UsageError: The policy or the machine is unknown.
+        UsageError: The policy or the machine is unknown, or none of the jobs can run on the machine.
     """
     with (
         written_jobs(mix) as jobs_file,
@@ -115,4 +115,6 @@ def simulate(mix: JobMix, rules: QueueRules, policy: str, machine: QueueMachine)
         else:
             cpus = tuple(parse_list(row["cpus"]))
             runs.append(JobRun(number, row["start_s"], row["end_s"], cpus, "oversubscribed" in row))
+    if not runs:
+        raise UsageError(f"policy {policy}: none of the jobs can run: {next(iter(refused.values()))}")
     return PolicyRun(policy, int(answer["slots"]), runs, refused)

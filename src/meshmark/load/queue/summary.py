@@ -91,7 +91,7 @@ class PolicyGain:
     Attributes:
         repetitions: Number of repetitions; with fewer than 6, the intervals are None.
         total: Total time relative to the first policy, and its 95 % interval.
-        waiting_s: Mean waiting time minus that of the first policy, s, and its 95 % interval.
+        waiting_s: Mean waiting time minus the mean waiting time under the first policy, s, and its 95 % interval.
     """
 
     policy: str
@@ -135,6 +135,10 @@ class Agreement:
 
     pairs: int
     same_order: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers as JSON, with the names of the attributes."""
+        return fields_of(self)
 
 
 def agreement(measured: Sequence[Sequence[PolicySummary]], simulated: Sequence[Sequence[PolicySummary]]) -> Agreement:

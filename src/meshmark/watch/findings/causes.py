@@ -14,6 +14,7 @@ import numpy as np
 
 from meshmark.values.units import counted, number, percent, show
 from meshmark.watch.frames import Frame, Header
+from meshmark.watch.rates import STALLS
 
 CONCENTRATED: Final = 0.8  # minimum share of pages, interrupts or huge pages on one node that is called most
 REMOTE_TIME: Final = 0.25  # minimum share of the CPU time of a process on other nodes than its pages
@@ -116,7 +117,7 @@ def is_computing(recent: RecentFrames, cpu: int) -> bool:
 
     Cycles in which it waits are part of the cycles in which it is stalled, so either counter can state it.
     """
-    shares = [v for metric in ("cpu.waiting", "cpu.stalled") if (v := recent.mean(metric, cpu)) is not None]
+    shares = [v for metric in STALLS if (v := recent.mean(metric, cpu)) is not None]
     return min(shares, default=1.0) < COMPUTING
 
 

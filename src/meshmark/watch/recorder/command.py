@@ -123,7 +123,7 @@ class CommandRun:
         words: The command and its arguments.
         margin_s: Time for which the machine is recorded before and after the command.
         warn: Called with the reason if the recording ends before the command.
-        streams: Streams of the command, as arguments of `subprocess.Popen`; without one, it is that of this process.
+        streams: Streams of the command, as arguments of `subprocess.Popen`. It inherits the others from this process.
     """
 
     words: Sequence[str]

@@ -46,9 +46,9 @@ def _words(line: str) -> Iterator[tuple[str | None, str]]:
 
 def _slots(fields: list[str]) -> int:
     """Return the number of slots on which a job ran: the hosts, one entry for each slot, or `4*host`."""
-    asked = int(fields[_ASKED_HOSTS])
-    count = int(fields[_ASKED_HOSTS + 1 + asked])
-    hosts = fields[_ASKED_HOSTS + 2 + asked : _ASKED_HOSTS + 2 + asked + count]
+    begin = _ASKED_HOSTS + 1 + int(fields[_ASKED_HOSTS])  # position of the number of hosts on which the job ran
+    count = int(fields[begin])
+    hosts = fields[begin + 1 : begin + 1 + count]
     if len(hosts) < count:
         raise ValueError("the record ends too early")
     slots = sum(int(n) if star and n.isdigit() else 1 for n, star, _ in (host.partition("*") for host in hosts))
