@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cli import COMMAND
+from support.cli import COMMAND, meshmark
 from support.waiting import until
 
 TMUX = shutil.which("tmux")
@@ -33,6 +34,11 @@ class Terminal:
             [TMUX, "-S", self.socket, *words], capture_output=True, text=True, check=True, env=env
         )
         return completed.stdout
+
+    def close(self) -> None:
+        """Close the terminal, which hangs up."""
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self.tmux("kill-server")  # it fails if the terminal is closed already
 
     def keys(self, *keys: str) -> None:
         self.tmux("send-keys", *keys)
@@ -56,7 +62,18 @@ class Terminal:
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     term = Terminal(tmp_path, 110, 50)
     yield term
-    term.tmux("kill-server")
+    term.close()
+
+
+def processes_with(argument: str) -> list[str]:
+    """Return the command lines that contain an argument, such as a rate that no other test requests."""
+    lines = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = file.read_text(encoding="utf-8").split("\0")
+            if argument in words:
+                lines.append(shlex.join(words))
+    return lines
 
 
 def test_a_simulated_hot_spot_is_seen_held_and_left(terminal: Terminal) -> None:
@@ -78,25 +95,13 @@ def test_a_simulated_hot_spot_is_seen_held_and_left(terminal: Terminal) -> None:
 
 
 def test_this_machine_is_live_and_the_sampler_goes_with_the_view(terminal: Terminal) -> None:
-    def samplers() -> set[str]:
-        """Return the samplers with a rate that no other test requests."""
-        pids = set()
-        for p in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = p.read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words[0].endswith(b"meshmark-watch") and b"9.75" in words:
-                pids.add(p.parent.name)
-        return pids
-
     terminal.keys(f"{MESHMARK} watch --rate 9.75; echo LEFT-$?", "Enter")
     terminal.wait_for("live")
     terminal.wait_for("not available here")
-    assert samplers()
+    assert processes_with("9.75")
     terminal.keys("q")
     terminal.wait_for("LEFT-0")
-    assert not samplers()
+    assert not processes_with("9.75")
 
 
 def test_the_map_closes_with_its_command_whose_output_is_printed(terminal: Terminal, tmp_path: Path) -> None:
@@ -137,3 +142,27 @@ def test_a_redirected_output_is_not_printed(terminal: Terminal, tmp_path: Path) 
     terminal.keys(f"clear; {MESHMARK} watch --rate 8 --no-canary -- sh -c '{script}' >{out}; echo LEFT-$?", "Enter")
     screen = terminal.wait_for("LEFT-0")
     assert out.read_text(encoding="utf-8") == "to the file\n" and "to the terminal\nthe command took" in screen
+
+
+@pytest.mark.parametrize("shell", ["exec ", ""])  # a terminal that is closed signals the leader of the session only
+def test_a_closed_terminal_ends_the_map_and_its_command(shell: str, terminal: Terminal, tmp_path: Path) -> None:
+    rate, output = "9.25" if shell else "9.5", tmp_path / "output"
+    script = f'trap "echo hung up >{output}; exit" HUP; echo ready; sleep 1000 & wait'
+    terminal.keys(f"clear; {shell}{MESHMARK} watch --rate {rate} --no-canary -- sh -c '{script}'", "Enter")
+    terminal.wait_for("last output of the command:\n ready")
+    assert processes_with(rate)
+    terminal.close()
+    assert until(output.exists)
+    assert until(lambda: not processes_with(rate)), processes_with(rate)
+
+
+def test_a_closed_terminal_ends_the_command_of_a_recording(terminal: Terminal, tmp_path: Path) -> None:
+    recording, output = tmp_path / "recording.parquet", tmp_path / "output"
+    script = f'trap "echo hung up >{output}; exit 3" HUP; echo ready; sleep 1000 & wait'
+    terminal.keys(f"clear; exec {MESHMARK} record --out {recording} --no-canary -- sh -c '{script}'", "Enter")
+    terminal.wait_for("ready\n")
+    terminal.close()
+    assert until(output.exists)
+    assert until(lambda: not processes_with(str(recording)))
+    replayed = meshmark("replay", recording, "--window", "command", "--coverage")  # its end was recorded, too
+    assert replayed.returncode == 0, replayed.stderr

@@ -119,6 +119,7 @@ def run_command(
     writer: LiveCommand,
     warn: Callable[[str], None],
     streams: Mapping[str, Any] | None = None,
+    hung_up: Callable[[], None] = lambda: None,
 ) -> tuple[CommandEnd, RecorderCost]:
     """Run a command while its frames are shown; return how it ended, and what it cost to sample and show them.
 
@@ -128,13 +129,14 @@ def run_command(
         writer: Passes the frames on; it is closed at the end.
         warn: Called with the reason if the frames end before the command.
         streams: Streams of the command, as arguments of `subprocess.Popen`.
+        hung_up: Called after the command has received SIGHUP.
     """
     from meshmark.watch.recorder.command import CommandRun
     from meshmark.watch.recorder.summary import RecorderCost
 
     begin_s = time.process_time()
     try:
-        end = CommandRun(words, 0.0, warn, streams or {}).record(live, writer)
+        end = CommandRun(words, 0.0, warn, streams or {}, hung_up).record(live, writer)
     finally:
         writer.close()
     used_s = time.process_time() - begin_s

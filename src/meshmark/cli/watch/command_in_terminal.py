@@ -6,7 +6,9 @@ is printed once the map is closed.
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,15 @@ _COPY_S: Final = 0.2  # interval at which output is copied after the map was clo
 def has_terminal() -> bool:
     """Return whether the map can be shown: it reads keys from standard input and is drawn on standard error."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _end_without_terminal() -> None:
+    """End this process if its terminal was closed: nothing can be shown any more, and the map cannot be closed either.
+
+    The command has received SIGHUP; it continues if it ignores the signal.
+    """
+    if not has_terminal():
+        os._exit(128 + signal.SIGHUP)
 
 
 class CommandOutput:
@@ -86,7 +97,7 @@ class _CommandThread:
 
     def _run(self, words: Sequence[str], live: LiveSampler, writer: LiveCommand, output: CommandOutput) -> None:
         try:
-            self._end = run_command(words, live, writer, self.warnings.append, output.streams)
+            self._end = run_command(words, live, writer, self.warnings.append, output.streams, _end_without_terminal)
         except BaseException as error:  # raised again by `end`
             self._error = error
 

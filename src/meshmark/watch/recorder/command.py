@@ -124,12 +124,14 @@ class CommandRun:
         margin_s: Time for which the machine is recorded before and after the command.
         warn: Called with the reason if the recording ends before the command.
         streams: Streams of the command, as arguments of `subprocess.Popen`. It inherits the others from this process.
+        hung_up: Called after the command has received SIGHUP, for example because the terminal was closed.
     """
 
     words: Sequence[str]
     margin_s: float
     warn: Callable[[str], None]
     streams: Mapping[str, Any] = field(default_factory=dict)
+    hung_up: Callable[[], None] = lambda: None
     failure: MeshmarkError | None = None  # why the recording ended early
     _usage: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # user s, system s, peak bytes
 
@@ -172,8 +174,12 @@ class CommandRun:
         while not self._has_ended(child.pid):
             self._reap_orphans(child.pid, earlier_children)
             received = signal.sigtimedwait({*_PASSED_ON, signal.SIGCHLD}, _CHECK_S)
-            if received is not None and received.si_signo != signal.SIGCHLD and not _has_reached_group(received):
+            if received is None or received.si_signo == signal.SIGCHLD:
+                continue
+            if not _has_reached_group(received):
                 os.kill(child.pid, received.si_signo)  # the process exists until it is reaped below
+            if received.si_signo == signal.SIGHUP:
+                self.hung_up()
         end_s, end_at = time.monotonic(), time.time()
         self._reap_orphans(child.pid, earlier_children)
         status = self._reap(child.pid)
@@ -239,7 +245,12 @@ class CommandRun:
 
 
 def _has_reached_group(received: signal.struct_siginfo) -> bool:
-    """Return whether a signal went to the whole process group: from the terminal, or from the map (see `MeshApp`)."""
+    """Return whether a signal went to the whole process group: from the terminal, or from the map (see `MeshApp`).
+
+    A terminal that is closed signals only the leader of the session.
+    """
+    if received.si_signo == signal.SIGHUP and os.getsid(0) == os.getpid():
+        return False
     return received.si_code == _FROM_KERNEL or received.si_pid == os.getpid()
 
 
