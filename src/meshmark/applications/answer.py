@@ -11,7 +11,6 @@ from meshmark.applications.application import COUNTS, Application
 from meshmark.applications.attempt import ConfigurationRun
 from meshmark.applications.configuration import Configuration, varied
 from meshmark.applications.effects.clock_effects import clock_effects
-from meshmark.applications.effects.pairs import ConfigurationPair, MeritUnit, compare
 from meshmark.applications.effects.prefetcher_effect import prefetcher_effects
 from meshmark.applications.effects.profile import Profile
 from meshmark.applications.effects.reasons import RunMedians, levels, of_sublinear, waiting_share
@@ -21,6 +20,7 @@ from meshmark.applications.trials import Trials
 from meshmark.machine.topology import Topology
 from meshmark.place.other_work import result_flags
 from meshmark.statistics.cache_gain import UNKNOWN, superlinear_reason
+from meshmark.statistics.pairs import ConfigurationPair, MeritUnit, compare
 from meshmark.statistics.scaling import ScalingPoint, confidence_of_each, scaling
 from meshmark.store.record import median, median_interval
 

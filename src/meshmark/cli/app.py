@@ -33,6 +33,7 @@ from meshmark.cli.options import with_strict_values
 from meshmark.cli.place.advise import register as register_advise
 from meshmark.cli.place.experiment import register as register_experiment
 from meshmark.cli.place.place import register as register_place
+from meshmark.cli.place.rate import register as register_rate
 from meshmark.cli.process import end_by_signals, ended, flushed, leave, memory_limit, open_streams, output_is_full
 from meshmark.cli.results.claims import register as register_claims
 from meshmark.cli.results.compare import register as register_compare
@@ -62,6 +63,7 @@ SECTIONS: Final = {
         "composite",
         "history",
         "experiment",
+        "rate",
         "claims",
         "list",
         "machine",
@@ -120,6 +122,7 @@ register_fleet_network()
 register_export(app)
 register_share(app)
 register_experiment(app)
+register_rate(app)
 register_claims(app)
 register_completion(app)
 register_watch(app)

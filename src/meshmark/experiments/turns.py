@@ -6,18 +6,40 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.experiments.experiment import ExperimentPlan, ExperimentRun, Side
+from meshmark.experiments.experiment import ExperimentRun, Side
+from meshmark.experiments.figure import FigureOfMerit
+from meshmark.experiments.setting import Setting
 from meshmark.experiments.trial import check_space, last_line, printable, tail
 from meshmark.place.other_work import OtherWork
 from meshmark.store.files import open_private
 from meshmark.values.secrets import reveal_variables, reveal_words
 
 
+class SettingsPlan(Protocol):
+    """A plan of an experiment or of a rating."""
+
+    command: list[str]
+    budget_s: float
+    timeout_s: float | None
+    restore: str
+
+    @property
+    def settings(self) -> Mapping[Side, Setting]:
+        """Return the settings by label."""
+        ...
+
+    @property
+    def figure(self) -> FigureOfMerit:
+        """Return how the figure of merit is read from the output of a run."""
+        ...
+
+
 class SettingRunner:
-    """Runs both settings of a plan, one run at a time.
+    """Runs the settings of a plan, one run at a time.
 
     Args:
         folder: Folder for the output of the current run, and of the last run that failed.
@@ -26,7 +48,7 @@ class SettingRunner:
         UsageError: A setting is invalid.
     """
 
-    def __init__(self, plan: ExperimentPlan, folder: Path) -> None:
+    def __init__(self, plan: SettingsPlan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
         self.settings = plan.settings
         self._through_run = any(s.options for s in self.settings.values())
@@ -42,7 +64,7 @@ class SettingRunner:
         start_s, setting = time.monotonic(), self.settings[side]
         if setting.shell:
             self._changed = True
-            self._shell(f"{side.upper()}: {setting.shell}", setting.shell_argv())
+            self._shell(f"{_label(side)}: {setting.shell}", setting.shell_argv())
         out, err = self._files("run")
         argv = setting.argv(self.plan.command, self._through_run)
         other_work = OtherWork()
@@ -71,14 +93,15 @@ class SettingRunner:
         return outcome
 
     def restore(self) -> None:
-        """Run the shell command of A and the command `restore` of the plan, to restore the state before the experiment.
+        """Restore the earlier state: run the shell command of the first setting, and the command `restore` of the plan.
 
         Raises:
             MeshmarkError: A command failed. All commands ran nevertheless.
         """
         commands = []
         if self._changed:
-            commands.append((f"A: {self.settings['a'].shell}", self.settings["a"].shell_argv()))
+            name, setting = next(iter(self.settings.items()))
+            commands.append((f"{_label(name)}: {setting.shell}", setting.shell_argv()))
         if self.plan.restore:
             commands.append((f"--restore: {self.plan.restore}", ["sh", "-c", self.plan.restore]))
         first_error: MeshmarkError | None = None
@@ -100,6 +123,11 @@ class SettingRunner:
 
     def _files(self, stem: str) -> tuple[Path, Path]:
         return self.folder / f"{stem}.out", self.folder / f"{stem}.err"
+
+
+def _label(side: Side) -> str:
+    """Return a label in errors: the settings of an experiment are A and B."""
+    return side.upper() if len(side) == 1 else side
 
 
 def run_to_end(

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshmark.applications.attempt import ConfigurationRun
-from meshmark.applications.effects.pairs import MeritUnit, compare, rounds_needed, spreads, usual_rounds
 from meshmark.applications.effects.reasons import RunMedians, levels, of_sublinear
 from meshmark.machine.topology import Cache, Core, Cpu, Node, Package, Topology
 from meshmark.statistics.cache_gain import superlinear_reason
+from meshmark.statistics.pairs import MeritUnit, compare, rounds_needed, spreads, usual_rounds
 from meshmark.statistics.scaling import ERROR, Scaling, points_of, scaling
 from meshmark.statistics.shift import shift
 

@@ -15,12 +15,12 @@ import pytest
 from meshmark.applications.application import parse_application
 from meshmark.applications.attempt import attempt
 from meshmark.applications.configuration import Configuration, Folders, configurations
-from meshmark.applications.effects.pairs import MeritUnit
 from meshmark.applications.effects.prefetcher_effect import prefetcher_effects
 from meshmark.applications.resources import machine_limits, prefetcher_switch
 from meshmark.applications.resources.machine_limits import check_limits, limited
 from meshmark.applications.single import single
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.statistics.pairs import MeritUnit
 from support.limited_runs import wait_for_each_other
 from support.made_caches import machine
 from support.made_registers import read_registers, write_registers

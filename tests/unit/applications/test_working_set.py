@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from meshmark.applications.configuration import Configuration
-from meshmark.applications.effects.pairs import MeritUnit
 from meshmark.applications.effects.working_set import working_sets
+from meshmark.statistics.pairs import MeritUnit
 
 ROUNDS = range(1, 13)
 CONFIDENCE = 0.95

@@ -32,7 +32,7 @@ from meshmark.experiments.figure import FigureOfMerit, FigureValue
 from meshmark.store.record import Record
 from meshmark.store.session import Journal
 from meshmark.store.store import Store
-from meshmark.views.terminal.experiment import notes
+from meshmark.views.terminal.experiments.experiment import notes
 from support.cli import meshmark
 
 PLAN = ExperimentPlan(
@@ -204,7 +204,7 @@ def test_an_interrupted_experiment_resumes_with_the_same_result(tmp_path: Path) 
         ("[]", "line 1 is not a run"),
         ("no JSON", "line 1 is not a run"),
         (json.dumps({**asdict(machine()(0, "a", 0)), "value": -1.0}), "line 1 is not a run"),
-        (json.dumps({**asdict(machine()(0, "a", 0)), "side": "c"}), "line 1 is not a run"),
+        (json.dumps({**asdict(machine()(0, "a", 0)), "side": "c"}), "belongs to another plan"),
         (json.dumps(asdict(machine()(0, order(7, 0)[1], 0))), "belongs to another plan"),
     ],
 )

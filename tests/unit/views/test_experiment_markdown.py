@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meshmark.views.terminal.experiment import markdown
+from meshmark.views.terminal.experiments.experiment import markdown
 
 
 def answer(**changes: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshmark.applications.configuration import Configuration, varied
-from meshmark.applications.effects.pairs import MeritUnit, compare
+from meshmark.statistics.pairs import MeritUnit, compare
 from meshmark.statistics.verdicts import Interval
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshmark.applications.configuration import Configuration, varied
-from meshmark.applications.effects.pairs import MeritUnit, compare
 from meshmark.applications.resources.machine_limits import cache_bytes
+from meshmark.statistics.pairs import MeritUnit, compare
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,10 +136,10 @@ def measure_app(
     """
     from meshmark.applications.application import hide_secrets, of_tables
     from meshmark.applications.configuration import configurations
-    from meshmark.applications.effects.pairs import usual_rounds
     from meshmark.applications.resources.machine_limits import RESCTRL_METHOD
     from meshmark.applications.resources.neighbours import method
     from meshmark.applications.trials import INTERRUPTED, ApplicationPlan
+    from meshmark.statistics.pairs import usual_rounds
     from meshmark.store.store import run_name
 
     threshold = share("--margin", margin)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from meshmark.cli.completion import beginning, policies
 from meshmark.cli.console import say
 from meshmark.cli.options import (
     JsonOption,
@@ -23,6 +22,13 @@ from meshmark.cli.options import (
     check_one_form,
     share,
     time_option,
+)
+from meshmark.cli.place.setting_options import (
+    BetterOption,
+    MetricOption,
+    PatternOption,
+    RestoreOption,
+    complete_setting,
 )
 from meshmark.cli.process import ended
 from meshmark.cli.results.gate import AllowUnjudgedOption, check_judged, check_used
@@ -37,16 +43,6 @@ _BUDGET_S: Final = 300.0
 _MAX_PAIRS: Final = 1000
 _EVERY_S: Final = 10.0  # time between lines of progress without a terminal
 _EVERY_ON_TERMINAL_S: Final = 1.0
-_HELPS: Final = {
-    "same": "the command as it is",
-    "slots:": "number of slots of meshmark run",
-    "memory:": "memory policy of meshmark run",
-    "pages:": "page size of meshmark run",
-    "run:": "options of meshmark run",
-    "ssh:": "run the command on another machine",
-    "shell:": "a shell command before each run",
-}
-
 _FailOnOption = Annotated[
     str,
     typer.Option(
@@ -63,12 +59,6 @@ def register(app: typer.Typer) -> None:
     app.command("experiment")(experiment)
 
 
-def _settings(incomplete: str) -> list[tuple[str, str]]:
-    if incomplete.startswith("bind:"):
-        return [(f"bind:{word}", text) for word, text in policies(incomplete.removeprefix("bind:"))]
-    return beginning({"bind:": "policy of meshmark run", **_HELPS}, incomplete)
-
-
 def experiment(
     words: Annotated[
         list[str] | None,
@@ -76,7 +66,7 @@ def experiment(
             metavar="A B -- COMMAND",
             help="two settings (same, NAME=VALUE, bind:POLICY, memory:POLICY, pages:SIZE, run:OPTIONS, ssh:HOST, "
             "shell:COMMAND; several are joined by ' + '), and the command with its arguments",
-            autocompletion=_settings,
+            autocompletion=complete_setting,
             show_default=False,
         ),
     ] = None,
@@ -87,38 +77,12 @@ def experiment(
         float, time_option("--timeout", "maximum time of one run", low=0.001, default="the budget")
     ] = 0.0,
     margin: Annotated[str, typer.Option("--margin", help="smallest difference that matters", metavar="PERCENT")] = "2%",
-    metric: Annotated[
-        str,
-        typer.Option(
-            "--metric",
-            help="compare this metric of the records that the command prints with --json [elapsed time]",
-            show_default=False,
-        ),
-    ] = "",
-    pattern: Annotated[
-        str,
-        typer.Option(
-            "--pattern",
-            help="compare the last match of this regular expression in the output, or its first group",
-            metavar="REGEX",
-            show_default=False,
-        ),
-    ] = "",
-    better: Annotated[
-        str,
-        typer.Option(
-            "--better",
-            help="which values of --pattern or --metric are better: lower, higher",
-            autocompletion=lambda: ["lower", "higher"],
-            show_default=False,
-        ),
-    ] = "",
+    metric: MetricOption = "",
+    pattern: PatternOption = "",
+    better: BetterOption = "",
     fail_on: _FailOnOption = "",
     allow_unjudged: AllowUnjudgedOption = False,
-    restore: Annotated[
-        str,
-        typer.Option("--restore", help="shell command to run at the end", metavar="COMMAND", show_default=False),
-    ] = "",
+    restore: RestoreOption = "",
     seed: Annotated[
         int | None, typer.Option("--seed", help="seed of the order of runs [random]", show_default=False)
     ] = None,
@@ -241,7 +205,7 @@ class _PairProgress:
         if now - self._last < self._every_s or not experiment.pairs:
             return
         self._last = now
-        from meshmark.views.terminal.experiment import interval_text
+        from meshmark.views.terminal.experiments.experiment import interval_text
 
         ratios = sorted(experiment.ratios)
         ratio = ratios[len(ratios) // 2]
@@ -270,7 +234,7 @@ def _keep(
     from meshmark.machine.facts import host_id
     from meshmark.store.files import write_json
     from meshmark.store.store import Store
-    from meshmark.views.terminal.experiment import markdown, print_experiment
+    from meshmark.views.terminal.experiments.experiment import markdown, print_experiment
 
     answer = to_json(experiment)
     new_records = records(

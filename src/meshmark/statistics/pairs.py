@@ -17,6 +17,7 @@ from meshmark.statistics.shift import shift
 from meshmark.statistics.verdicts import Interval, Word, alike, is_speed, judge, spoken, times_text
 
 _USUAL_ROUNDS: Final = 7
+_SPREAD_VALUES: Final = 5  # the smallest number of values that have a spread
 _LIGHTEST: Final = 1 / 3  # value of a uniform distribution; the tails of a few values can seem lighter by chance
 
 
@@ -107,6 +108,16 @@ def usual_rounds(configurations: int) -> int:
     return max(_USUAL_ROUNDS, rounds_needed(confidence_of_each(configurations - 1)))
 
 
+def relative_deviation(values: Sequence[float]) -> float | None:
+    """Return the mean absolute deviation from the median, as a share of the median, corrected for small samples.
+
+    It is None with fewer than 5 values or a median that is not positive.
+    """
+    if len(values) < _SPREAD_VALUES or (middle := median(values)) <= 0:
+        return None
+    return math.fsum(abs(v / middle - 1) for v in values) / (len(values) - 1)
+
+
 def spreads(
     one: Sequence[float], other: Sequence[float], confidence: float = 0.95
 ) -> tuple[float | None, Interval | None]:
@@ -117,17 +128,15 @@ def spreads(
     """
     from scipy.special import stdtrit
 
-    if min(len(one), len(other)) < 5:
+    if min(len(one), len(other)) < _SPREAD_VALUES:
         return None, None
     logs, variance = [], 0.0
     for absolute in (one, other):
+        deviation = relative_deviation(absolute)
+        if not deviation:
+            return None, None
         middle = median(absolute)
-        if middle <= 0:
-            return None, None
         n, values = len(absolute), [v / middle for v in absolute]  # relative values, independent of the unit
-        deviation = math.fsum(abs(v - 1) for v in values) / (n - 1)  # corrected for small samples
-        if deviation <= 0:
-            return None, None
         mean = fmean(values)
         shape = math.fsum((v - mean) ** 2 for v in values) / (n - 1) / deviation**2
         skew = (mean - 1) / deviation
