@@ -65,14 +65,14 @@ def counted(number: int, singular: str, plural: str = "") -> str:
 def number(value: float, digits: int = 3) -> str:
     """Return `value` with `digits` significant digits; with an exponent only below 1e-4 and from 1e7.
 
-    >>> number(41.04), number(1692.3), number(0.0652)
-    ('41.0', '1692', '0.0652')
+    >>> number(41.04), number(1692.3), number(0.0652), number(99.97)
+    ('41.0', '1692', '0.0652', '100')
     """
     if not math.isfinite(value):
         return "–"
     if value == 0:
         return "0"
-    size = abs(value)
+    size = abs(float(f"{value:.{digits - 1}e}"))  # rounded, since rounding may add a digit before the point
     if size < 1e-4 or size >= 1e7:
         return f"{value:.{digits - 1}e}"
     places = max(0, digits - 1 - math.floor(math.log10(size)))
