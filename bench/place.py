@@ -247,7 +247,7 @@ def disturbed(starts: int) -> None:
             print(
                 f"{count} spinning; {'free' if bind == 'none' else 'placed':6}: {starts} starts, mean "
                 f"{mean / 1e9:.2f} GB/s, CoV {100 * cov:.2f} %, (max - min) / min {100 * wide:.1f} %; "
-                f"{summary(times, 1)}",
+                f"{summary(times)}",
                 flush=True,
             )
         (free, free_cov), (placed, placed_cov) = spreads["none"], spreads["balance"]

@@ -7,6 +7,7 @@ import os
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,32 +15,26 @@ from typing import Any, Final
 from meshmark import process
 from meshmark.doctor.finding import HostFinding, Judgement
 from meshmark.errors import MeshmarkError
+from meshmark.experiments.rating import RatedRun, Rating
+from meshmark.experiments.start_placement import PLACES, StartPlacement, placement_of
 from meshmark.machine.topology import Topology
-from meshmark.machine.tree import FileTree, parse_list
+from meshmark.machine.tree import FileTree
 from meshmark.place import native
+from meshmark.statistics.pairs import MeritUnit
 
 
 @dataclass(frozen=True, slots=True)
 class TriadStart:
-    """One start of the triad.
-
-    Attributes:
-        rate: Rate in B/s.
-        cpus: CPUs on which its threads ran; empty if unknown.
-        migrations: Number of migrations; None if unknown.
-        remote_share: Share of its pages on nodes other than the nodes of these CPUs; None if unknown.
-    """
+    """One start of the triad: its rate in B/s, and where it was."""
 
     rate: float
-    cpus: tuple[int, ...]
-    migrations: float | None
-    remote_share: float | None
+    placement: StartPlacement
 
 
 # ------------------------------------------------------------------ scheduling quality
 
-_STEADY: Final = 0.2  # largest spread of bound starts that allows a verdict; published: 0.006
-_SMALL: Final = 0.05  # smallest spread of unbound starts that matters
+_STARTS: Final = 8  # starts of each kind from which a difference can be significant
+_SMALL: Final = 0.05  # smallest spread of starts, and smallest difference of medians, that matters
 
 # Each thread allocates its own arrays, so that first touch places them, then waits at a barrier.
 # The rate counts the traffic of this form of the triad (after STREAM): two passes, five operands.
@@ -109,33 +104,16 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
             lines = [json.loads(x) for x in record.read().splitlines()]
         except ValueError:
             raise MeshmarkError(f"the triad exited with status {completed.returncode}: {message}") from None
-    from meshmark.experiments.trial import evidence
-    from meshmark.place.candidates import Candidate
-
     note: dict[str, Any] = next(
         (x for x in lines if x.get("type") == "note" and x.get("kind") == "placement"), {"report": {}}
     )
-    figures, _ = evidence(note, Candidate("triad"), node_of)
-    # This excludes the main thread, which only waits; the kernel counts in ticks of 10 ms.
-    busy = [t for t in note["report"].get("threads", ()) if t.get("user_s", 0) + t.get("system_s", 0) > 0.03]
-    cpus = sorted({c for t in busy for c in parse_list(str(t.get("ran_on", "")).replace("none", ""))})
-    return TriadStart(rate, tuple(cpus), figures.get("migrations"), figures.get("remote_share"))
+    return TriadStart(rate, placement_of(note, node_of))
 
 
-def summary(starts: Sequence[TriadStart], threads: int) -> str:
+def summary(starts: Sequence[TriadStart]) -> str:
     """Return the numbers of starts by where their threads ran and where their pages were."""
-    moved_count = sum(len(s.cpus) > threads for s in starts)
-    shared_count = sum(0 < len(s.cpus) < threads for s in starts)
-    remote_count = sum((s.remote_share or 0.0) > 0.01 for s in starts)
-    stayed_count = sum(len(s.cpus) == threads and (s.remote_share or 0.0) <= 0.01 for s in starts)
-    unobserved_count = sum(not s.cpus for s in starts)
-    counts = [
-        f"{stayed_count} stayed",
-        f"{moved_count} moved",
-        f"{shared_count} shared a CPU",
-        f"{remote_count} with remote pages",
-    ]
-    return ", ".join(counts + ([f"{unobserved_count} not observed"] if unobserved_count else []))
+    counts = Counter(start.placement.place for start in starts)
+    return ", ".join(f"{counts[place]} {place}" for place in PLACES if counts[place])
 
 
 def spread_of(rates: Sequence[float]) -> tuple[float, float, float]:
@@ -173,24 +151,37 @@ def scheduling(tree: FileTree, topology: Topology, starts: int, threads: int) ->
         mean, cov, spread = spread_of([s.rate for s in results])
         texts.append(
             f"{'unbound' if bind == 'none' else 'bound'}: {mean / 1e9:.3g} GB/s, CoV {100 * cov:.3g} %, spread "
-            f"{100 * spread:.3g} % ({summary(results, count)})"
+            f"{100 * spread:.3g} % ({summary(results)})"
         )
-    unbound_spread, bound_spread = (spread_of([s.rate for s in results])[2] for results in runs.values())
-    judgement = judge(unbound_spread, bound_spread)
-    if judgement == "unknown":
-        texts.append("bound starts vary, too, so that something other than the scheduler disturbs them")
+    judgement, reason = judge(*([start.rate for start in results] for results in runs.values()))
     command = "bind programs: meshmark run --bind balance" if judgement == "wrong" else ""
-    return HostFinding(name, f"{starts} starts of {count} threads; " + "; ".join(texts), judgement, effect, command)
+    value = f"{starts} starts of {count} threads; " + "; ".join([*texts, *([reason] if reason else [])])
+    return HostFinding(name, value, judgement, effect, command)
 
 
-def judge(unbound: float, bound: float) -> Judgement:
-    """Judge whether the scheduler makes unbound starts vary.
+def judge(unbound: Sequence[float], bound: Sequence[float]) -> tuple[Judgement, str]:
+    """Judge whether the scheduler makes unbound starts slower or lets them vary, and return the reason.
 
     Args:
-        unbound: Spread of the rates of unbound starts: (max - min) / min.
-        bound: Spread of bound starts, which the scheduler cannot affect. If they vary, other work is the cause,
-            and the effect of the scheduler is unknown.
+        unbound: Rates of unbound starts.
+        bound: Rates of bound starts, one after each unbound start. The scheduler does not affect them: if they vary,
+            other work is the cause, and the effect of the scheduler is unknown.
     """
-    if bound > _STEADY:
-        return "unknown"
-    return "wrong" if unbound > 2 * bound and unbound > _SMALL else "ok"
+    runs = {
+        name: [RatedRun(rate, number) for number, rate in enumerate(rates)]
+        for name, rates in (("unbound", unbound), ("bound", bound))
+    }
+    rating = Rating(runs, MeritUnit("higher", "B/s"), _SMALL)
+    letters, (cut, *_) = rating.letters, rating.grouping.cuts[::-1]
+    difference = f"p = {cut.p:.2g}"
+    if letters["unbound"] > letters["bound"]:
+        what = "slower" if cut.kind == "level" else "less steady"
+        return "wrong", f"unbound starts are {what} ({difference})"
+    unbound_spread, bound_spread = spread_of(unbound)[2], spread_of(bound)[2]
+    if unbound_spread <= _SMALL:
+        return "ok", ""
+    if bound_spread > _SMALL:
+        return "unknown", "bound starts vary, too, so that something other than the scheduler disturbs them"
+    if letters["unbound"] < letters["bound"]:
+        return "ok", f"bound starts are not better ({difference})"
+    return "unknown", f"too few starts for a verdict ({difference}; --starts {2 * max(len(bound), _STARTS)})"

@@ -115,6 +115,7 @@ class ExperimentRun:
         user_s, system_s: CPU time in s; None on another machine.
         others_share, stolen_share: Shares of the CPU time of this machine that other programs used, and that the
             hypervisor took, during the run; None on another machine.
+        place: Where its threads and pages were, see `start_placement`; "" if it was not observed.
     """
 
     pair: int
@@ -132,6 +133,7 @@ class ExperimentRun:
     system_s: float | None = None
     others_share: float | None = None
     stolen_share: float | None = None
+    place: str = ""
 
     @property
     def shares(self) -> OtherWorkShares | None:

@@ -34,10 +34,12 @@ class RatedRun:
 
     Attributes:
         round: Round in which all configurations ran once, from 0; None if the run belongs to no round.
+        place: Where its threads and pages were, see `start_placement`; "" if it was not observed.
     """
 
     value: float
     round: int | None = None
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class RatedConfiguration:
         spread: Mean absolute deviation from the median, as a share of the median; None with fewer than 5 runs.
         spread_ratio: Its spread over that of the first configuration, and the interval; None if one has no spread.
         starts: Number of runs at each level and between them, such as `A` and `between A and B`.
+        places: Of the runs at each of these, the number by where they were; empty if no run was observed.
     """
 
     name: str
@@ -61,6 +64,7 @@ class RatedConfiguration:
     spread: float | None
     spread_ratio: tuple[float, Interval] | None
     starts: Mapping[str, int]
+    places: Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ class Rating:
             levels.append(_Level(name, centre, max(near, math.log1p(self.margin))))
         return levels
 
-    def place_of(self, value: float) -> str:
+    def level_of(self, value: float) -> str:
         """Return where a start lies: the letters of a level, or in words where it lies between or beyond levels."""
         log = math.log(value)
         nearest = min(self._levels, key=lambda level: abs(level.log - log))
@@ -155,11 +159,20 @@ class Rating:
                     interval=median_interval(values),
                     spread=relative_deviation(values),
                     spread_ratio=None if ratio is None or interval is None else (ratio, interval),
-                    starts=dict(sorted(Counter(map(self.place_of, values)).items(), key=lambda item: -item[1])),
+                    starts=dict(Counter(map(self.level_of, values)).most_common()),
+                    places=self._places(name),
                 )
             )
         sign = -1 if self.merit.better == "higher" else 1
         return sorted(rated, key=lambda one: (one.group, sign * median(one.values)))
+
+    def _places(self, name: str) -> dict[str, dict[str, int]]:
+        """Return the numbers of runs by their level, then by where they were."""
+        places: dict[str, Counter[str]] = {}
+        for run in self.runs[name]:
+            if run.place:
+                places.setdefault(self.level_of(run.value), Counter())[run.place] += 1
+        return {level: dict(counts.most_common()) for level, counts in places.items()}
 
 
 def _pooled(values: Mapping[str, Sequence[float]], names: Sequence[str]) -> list[float]:
@@ -195,6 +208,7 @@ def to_json(rating: Rating, metric: str) -> dict[str, Any]:
                 "spread_ratio_low": one.spread_ratio[1][0] if one.spread_ratio else None,
                 "spread_ratio_high": one.spread_ratio[1][1] if one.spread_ratio else None,
                 "starts": dict(one.starts),
+                "places": {level: dict(places) for level, places in one.places.items()},
             }
             for one in rating.configurations
         ],

@@ -23,7 +23,7 @@ from meshmark.values.numbers import decimal, whole
 CONFIGURATION: Final = "configuration"
 VALUE: Final = "value"
 ROUND: Final = "round"
-COLUMNS: Final = (CONFIGURATION, VALUE, "unit", "better", "metric", ROUND, "start", "run")
+COLUMNS: Final = (CONFIGURATION, VALUE, "unit", "better", "metric", ROUND, "place", "start", "run")
 MOST_RUNS: Final = 100_000
 MOST_CONFIGURATIONS: Final = 200
 _BETTER: Final = ("lower", "higher")
@@ -82,7 +82,7 @@ def read_runs(path: Path, by: Sequence[str] = (CONFIGURATION,), value: str = VAL
                 raise UsageError(f"{where}: {by[0]}: found ''; allowed: the name of a configuration")
             in_round = whole((row.get(ROUND) or "").strip())
             with_rounds = with_rounds and in_round is not None
-            file.runs.setdefault(name, []).append(RatedRun(number, in_round))
+            file.runs.setdefault(name, []).append(RatedRun(number, in_round, (row.get("place") or "").strip()))
             _take_columns(file, row, where)
             if sum(map(len, file.runs.values())) > MOST_RUNS or len(file.runs) > MOST_CONFIGURATIONS:
                 raise UsageError(
@@ -92,7 +92,7 @@ def read_runs(path: Path, by: Sequence[str] = (CONFIGURATION,), value: str = VAL
     except csv.Error as error:
         raise UsageError(f"{path.name}: is not a CSV file: {error}") from error
     if not with_rounds or any(len({run.round for run in runs}) < len(runs) for runs in file.runs.values()):
-        file.runs = {name: [RatedRun(run.value) for run in runs] for name, runs in file.runs.items()}
+        file.runs = {name: [RatedRun(run.value, None, run.place) for run in runs] for name, runs in file.runs.items()}
     return file
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,8 +21,9 @@ from meshmark.experiments.figure import FigureOfMerit
 from meshmark.experiments.rating import RatedRun
 from meshmark.experiments.setting import Setting, parse
 from meshmark.experiments.trial import BUDGET
+from meshmark.place.other_work import result_flags, shares_during
 from meshmark.store.files import write_json
-from meshmark.store.record import median
+from meshmark.store.record import Metric, Record, median
 from meshmark.store.session import Journal, load_plan
 
 PLAN: Final = "rating.json"
@@ -155,7 +157,7 @@ class RatingSession:
         by_name: Mapping[str, list[RatedRun]] = {name: [] for name in self.plan.names}
         for run in self.counted:
             assert run.value is not None
-            by_name[run.side].append(RatedRun(run.value, run.pair))
+            by_name[run.side].append(RatedRun(run.value, run.pair, run.place))
         return {name: runs for name, runs in by_name.items() if runs}
 
     def add(self, run: ExperimentRun) -> None:
@@ -227,6 +229,47 @@ def conduct(plan: RatingPlan, folder: Path, run: RunOnce, notify: Callable[[Rati
     except KeyboardInterrupt:
         session.stopped = INTERRUPTED
     return session
+
+
+def records(session: RatingSession, letters: Mapping[str, str], machine: str, build: str) -> list[Record]:
+    """Return one record per configuration with the values of its runs.
+
+    Args:
+        session: The rating.
+        letters: Letter of the group of each configuration.
+        machine: Name of this machine. Records of a setting with a host have the name of that host.
+        build: Version of Meshmark.
+    """
+    plan, settings, rows = session.plan, session.plan.settings, list[Record]()
+    for name, rated in session.rated().items():
+        runs = [run for run in session.counted if run.side == name]
+        first = runs[0]
+        rows.append(
+            Record.from_samples(
+                Metric(plan.figure.name, first.unit, first.better, "figure by which the runs are judged"),
+                [run.value for run in rated],
+                source="host",
+                machine=settings[name].host or machine,
+                instrument="rating",
+                conditions={
+                    "program": Path(plan.command[0]).name,
+                    "command": shlex.join(plan.command),
+                    "setting": name,
+                    **shares_during(runs),
+                },
+                flags=result_flags(runs),
+                provenance={
+                    "build": build,
+                    "command": f"rate --resume {plan.run}",
+                    "start": plan.started,
+                    "seed": plan.seed,
+                    "group": letters[name],
+                    "failed": len(session.failed.get(name, ())),
+                    "stopped": session.stopped,
+                },
+            )
+        )
+    return rows
 
 
 def unique(names: Sequence[str]) -> list[str]:

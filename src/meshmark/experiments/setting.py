@@ -38,7 +38,7 @@ _AS_IT_IS: Final = tuple(word for name, usual in AS_IT_IS.items() for word in (f
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One of the two settings.
+    """A setting of an experiment or of a rating.
 
     Attributes:
         text: The text that the user wrote.
@@ -53,15 +53,17 @@ class Setting:
     shell: str = ""
     host: str = ""
 
-    def argv(self, command: Sequence[str], through_run: bool) -> list[str]:
+    def argv(self, command: Sequence[str], through_run: bool, more: Sequence[str] = ()) -> list[str]:
         """Return the command line that runs the command under this setting.
 
         Args:
             command: The command and its arguments.
             through_run: Start the command by `meshmark run`, even if this setting needs no option of it. Both settings
                 start the command in the same way, so that they do not differ in the time to start it.
+            more: More options of `meshmark run`, if it starts the command on this machine.
         """
-        run_words = ["run", *(self.options or _AS_IT_IS), "--"] if through_run else []
+        options = [*(self.options or _AS_IT_IS), *([] if self.host else more)]
+        run_words = ["run", *options, "--"] if through_run else []
         if not self.host:
             return [*([str(native.find_place())] if run_words else []), *run_words, *command]
         variables = reveal_variables(self.environment)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.experiments.experiment import ExperimentRun, Side
 from meshmark.experiments.figure import FigureOfMerit
 from meshmark.experiments.setting import Setting
+from meshmark.experiments.start_placement import UNKNOWN, placement_of
 from meshmark.experiments.trial import check_space, last_line, printable, tail
 from meshmark.place.other_work import OtherWork
 from meshmark.store.files import open_private
@@ -43,15 +46,17 @@ class SettingRunner:
 
     Args:
         folder: Folder for the output of the current run, and of the last run that failed.
+        node_of: Node by CPU, if it is to be observed where the threads and the pages of a run are; None if not.
 
     Raises:
         UsageError: A setting is invalid.
     """
 
-    def __init__(self, plan: SettingsPlan, folder: Path) -> None:
+    def __init__(self, plan: SettingsPlan, folder: Path, node_of: Mapping[int, int] | None = None) -> None:
         self.plan, self.folder = plan, folder
+        self._node_of = node_of
         self.settings = plan.settings
-        self._through_run = any(s.options for s in self.settings.values())
+        self._through_run = node_of is not None or any(s.options for s in self.settings.values())
         self._limit_s = plan.timeout_s or plan.budget_s
         self._changed = False
 
@@ -66,7 +71,10 @@ class SettingRunner:
             self._changed = True
             self._shell(f"{_label(side)}: {setting.shell}", setting.shell_argv())
         out, err = self._files("run")
-        argv = setting.argv(self.plan.command, self._through_run)
+        record = self.folder / "placement.jsonl"
+        record.unlink(missing_ok=True)
+        observing = [] if self._node_of is None else ["--verify", "--record", str(record)]
+        argv = setting.argv(self.plan.command, self._through_run, observing)
         other_work = OtherWork()
         exit_report = run_to_end(argv, {} if setting.host else setting.environment, out, err, self._limit_s)
         outcome = ExperimentRun(
@@ -76,6 +84,9 @@ class SettingRunner:
             outcome.user_s, outcome.system_s = exit_report.user_s, exit_report.system_s
             shares = other_work.shares(exit_report.user_s + exit_report.system_s)
             outcome.others_share, outcome.stolen_share, outcome.flags = shares.others, shares.stolen, shares.flags
+        if self._node_of is not None:
+            outcome.place = _place(record, self._node_of)
+            _cut_verdict(err)
         if reason := failure(exit_report, out, err, self._limit_s):
             outcome.reason = reason
         else:
@@ -110,7 +121,7 @@ class SettingRunner:
                 self._shell(name, argv)
             except MeshmarkError as error:
                 first_error = first_error or error
-        for file in self._files("run"):
+        for file in (*self._files("run"), self.folder / "placement.jsonl"):
             file.unlink(missing_ok=True)
         if first_error is not None:
             raise first_error
@@ -123,6 +134,26 @@ class SettingRunner:
 
     def _files(self, stem: str) -> tuple[Path, Path]:
         return self.folder / f"{stem}.out", self.folder / f"{stem}.err"
+
+
+def _place(record: Path, node_of: Mapping[int, int]) -> str:
+    """Return where a run was, from the record of `meshmark run`."""
+    try:
+        lines = [json.loads(line) for line in record.read_text(encoding="utf-8", errors="replace").splitlines()]
+    except (OSError, ValueError):
+        return UNKNOWN
+    for line in lines:
+        if isinstance(line, dict) and line.get("kind") == "placement":
+            return placement_of(line, node_of).place
+    return UNKNOWN
+
+
+def _cut_verdict(err: Path) -> None:
+    """Remove the lines that `meshmark run`, not the command, wrote last: its verdict about the placement."""
+    text = err.read_bytes()
+    if match := re.search(rb"^placement (?:held|did not hold): ", text, flags=re.MULTILINE):
+        with err.open("r+b") as file:
+            file.truncate(match.start())
 
 
 def _label(side: Side) -> str:

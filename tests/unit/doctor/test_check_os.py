@@ -25,6 +25,8 @@ from meshmark.doctor.spill import Spill, fill_node, in_child
 from meshmark.doctor.starts import TriadStart, spread_of, summary
 from meshmark.doctor.trials import fallback_order
 from meshmark.errors import MeshmarkError
+from meshmark.experiments.start_placement import StartPlacement, placement_of
+from meshmark.machine.published.reference import publications
 from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import FileTree
 from support.cli import meshmark, start
@@ -440,25 +442,34 @@ def test_what_goes_wrong_in_the_filling_process_is_a_reason() -> None:
 def test_a_start_of_the_triad_has_its_rate_and_its_cpus() -> None:
     cpus = os.sched_getaffinity(0)
     start = starts.triad("balance", 1, 1 << 17, 200, dict.fromkeys(cpus, 0))
-    assert start.rate > 1e6 and {*start.cpus} <= cpus
+    assert start.rate > 1e6 and {*start.placement.cpus} <= cpus
     with pytest.raises(MeshmarkError):
         starts.triad("nosuch", 1, 1 << 10, 1, {})
 
 
 def test_starts_are_summarized_by_cpus_and_pages() -> None:
+    def start_on(*threads: str, pages: str = "0") -> TriadStart:
+        busy = [{"ran_on": cpus, "user_s": 1.0, "system_s": 0.0} for cpus in threads]
+        report = {"seconds": 1.0, "threads": busy, "pages": {pages: 4096}, "migrations": 0}
+        return TriadStart(1.0, placement_of({"report": report}, {0: 0, 1: 0, 2: 1, 3: 1}))
+
     starts = [
-        TriadStart(1.0, (0,), 0, 0.0),
-        TriadStart(1.0, (0, 1), 3, 0.0),
-        TriadStart(1.0, (1,), 0, 0.5),
-        TriadStart(1.0, (), None, None),
+        start_on("0"),
+        start_on("0-1"),
+        start_on("1", pages="1"),
+        start_on("0,2"),
+        start_on("0", "0"),
+        start_on("0", "1"),
+        start_on(),
     ]
-    assert summary(starts, 1) == "1 stayed, 1 moved, 0 shared a CPU, 1 with remote pages, 1 not observed"
-    assert summary(starts[:1], 2) == "0 stayed, 0 moved, 1 shared a CPU, 0 with remote pages"
+    assert summary(starts) == (
+        "2 stayed, 1 moved within a node, 1 shared a CPU, 1 moved between nodes, 1 with remote pages, 1 not observed"
+    )
+    waiting = {"ran_on": "0-3", "user_s": 0.01, "system_s": 0.0}
+    assert placement_of({"report": {"seconds": 1.0, "threads": [waiting]}}, {}).place == "not observed"
 
 
 def test_the_spread_is_that_of_the_publication() -> None:
-    from meshmark.machine.published.reference import publications
-
     (paper,) = [p for p in publications() if p.name == "xeon_5500_lsf_2009"]
     runs = {
         (r["scheduler"], r["threads"]): r["total_mb_per_s"] for r in paper.data["stream_run"] if "total_mb_per_s" in r
@@ -468,24 +479,39 @@ def test_the_spread_is_that_of_the_publication() -> None:
     assert round(spread_of(runs["Platform LSF, processor binding", 4])[2], 3) == 0.006
 
 
+def published_runs(scheduler: str) -> list[float]:
+    (paper,) = [p for p in publications() if p.name == "xeon_5500_lsf_2009"]
+    return next(
+        [float(v) for v in row["total_mb_per_s"]]
+        for row in paper.data["stream_run"]
+        if "total_mb_per_s" in row and (row["scheduler"], row["threads"]) == (scheduler, 4)
+    )
+
+
 @pytest.mark.parametrize(
-    ("free", "bound", "judged"),
-    [(0.4, 0.01, "wrong"), (0.04, 0.001, "ok"), (2.46, 1.37, "unknown"), (0.4, 0.3, "unknown"), (0.02, 0.3, "unknown")],
+    ("unbound", "bound", "starts_each", "judged", "because"),
+    [
+        ("Linux kernel", "Platform LSF, processor binding", 10, "wrong", "unbound starts are less steady (p = 0.0001)"),
+        ("Platform LSF, processor binding", "Platform LSF, processor binding", 10, "ok", ""),
+        ("Linux kernel", "Linux kernel", 10, "unknown", "bound starts vary, too"),
+        ("Platform LSF, processor binding", "Linux kernel", 10, "ok", ""),
+        ("Linux kernel", "Platform LSF, processor binding", 4, "unknown", "too few starts for a verdict"),
+    ],
 )
-def test_a_spread_that_binding_would_take_away_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, free: float, bound: float, judged: str
+def test_a_spread_that_binding_would_remove_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, unbound: str, bound: str, starts_each: int, judged: str, because: str
 ) -> None:
+    rates = {"none": iter(published_runs(unbound)), "balance": iter(published_runs(bound))}
     requests: list[str] = []
 
     def triad(bind: str, *_: Any) -> TriadStart:
         requests.append(bind)
-        wide = free if bind == "none" else bound
-        return TriadStart(1e9 * (1 + wide * (len(requests) > 2)), (0,), 0, 0.0)
+        return TriadStart(1e6 * next(rates[bind]), StartPlacement("stayed"))
 
     monkeypatch.setattr(starts, "triad", triad)
-    check = of(examine(starts=2, threads=1), "scheduling quality")
-    assert check.verdict == judged and requests == ["none", "balance"] * 2
-    assert f"spread {100 * free:.3g} %" in check.value and f"spread {100 * bound:.3g} %" in check.value
+    check = of(examine(starts=starts_each, threads=1), "scheduling quality")
+    assert check.verdict == judged and requests == ["none", "balance"] * starts_each
+    assert because in check.value and f"({starts_each} stayed)" in check.value
 
 
 def test_without_the_native_program_the_test_is_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

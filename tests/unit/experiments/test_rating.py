@@ -53,6 +53,15 @@ def test_groups_of_one_level_share_its_starts() -> None:
     assert by_name["scattered"]["spread_ratio"] == 1 and by_name["steady"]["spread_ratio_high"] < 0.2
 
 
+def test_slow_starts_are_explained_by_where_they_were() -> None:
+    fast = [RatedRun(value, place="stayed") for value in near(100)]
+    slow = [RatedRun(value, place="with remote pages") for value in near(80)]
+    runs = {"bound": fast, "kernel": [*fast[:3], *slow, RatedRun(81.0, place="stayed"), RatedRun(80.0)]}
+    kernel = next(one for one in Rating(runs, HIGHER, 0.02).configurations if one.name == "kernel")
+    assert kernel.starts == {"B": 12, "A": 3}
+    assert kernel.places == {"A": {"stayed": 3}, "B": {"with remote pages": 10, "stayed": 1}}
+
+
 def test_a_file_is_read_by_its_columns(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text("\ufeffkernel,threads,triad\na,2,10\na,2,11\nb,2,20\nb,4,\n", encoding="utf-8")
@@ -116,6 +125,9 @@ def test_settings_are_rated_in_rounds(tmp_path: Path) -> None:
         [["SIZE=2 + run:--bind none", "SIZE=2"], ["SIZE=1"]],
     )
     assert answer["session"]["runs"] == 24 and not answer["session"]["failed"]
+    for one in answer["configurations"]:
+        counts = [count for places in one["places"].values() for count in places.values()]
+        assert sum(counts) == one["runs"] == 8
     folder = tmp_path / "meshmark/runs" / answer["session"]["run"]
     lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text(encoding="utf-8").splitlines()]
     orders = {tuple(line["side"] for line in lines if line["pair"] == number) for number in range(8)}

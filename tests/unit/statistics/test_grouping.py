@@ -7,32 +7,29 @@ from collections.abc import Callable
 
 import pytest
 
+from meshmark.machine.published.reference import publications
 from meshmark.statistics import grouping
 from meshmark.statistics.grouping import divide
 
-# Performance of the IBM eServer 325 for Scientific and Technical Applications (2004), tables 1 and 2: STREAM triad on
-# two processors under 11 kernels, best of ten runs in MB/s and (max - min) / min in %; the tables are the two groups.
-NUMA_KERNELS = {
-    "2.4.21-9.ELsmp": (7331, 2.6),
-    "k_numa-2.4.19-201": (7329, 0.2),
-    "k_numa-2.4.19-249": (7320, 0.1),
-    "k_numa-2.4.19-256": (7319, 0.1),
-    "k_smp-2.4.19-249": (7328, 0.2),
-    "k_smp-2.4.19-256": (7317, 0.1),
-    "k_smp-2.4.21-102": (7198, 0.1),
-}
-SMP_KERNELS = {
-    "2.4.21-4.ELsmp": (3593, 1.8),
-    "k_numa-2.4.21-60": (3694, 2.2),
-    "k_smp-2.4.19-191": (3690, 3.0),
-    "k_smp-2.4.21-60": (3677, 2.9),
-}
-# Optimizing the performance of Intel's XEON 5500 architecture with Platform LSF (2009), part 3, table 1: STREAM triad,
-# total MB/s of ten runs of 4 and of 8 threads, placed by the Linux kernel and bound.
-KERNEL_4 = [36822, 33352, 36855, 36679, 28779, 35037, 36793, 30734, 36671, 25782]
-BOUND_4 = [36907, 36757, 36692, 36771, 36908, 36892, 36861, 36888, 36889, 36884]
-KERNEL_8 = [32215, 36045, 28505, 30355, 27541, 36050, 30209, 29974, 33152, 33900]
-BOUND_8 = [36029, 36144, 36016, 35988, 36012, 36064, 36018, 36023, 36033, 36017]
+PAPERS = {paper.name: paper.data for paper in publications()}
+
+
+def published_kernels(column: str) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return best rate and spread in %, (max - min) / min, of ten runs per kernel, by the group of the publication."""
+    groups: dict[str, dict[str, tuple[float, float]]] = {"NUMA": {}, "SMP": {}}
+    for row in PAPERS["eserver_325_2004"]["kernel_result"]:
+        rate = row[f"{column}_max_mb_per_s"], row[f"{column}_spread_percent"]
+        groups[row["behaviour"]][row["kernel"]] = rate
+    return groups
+
+
+def published_runs(scheduler: str, threads: int) -> list[float]:
+    """Return the total rates of ten runs of STREAM triad; the scheduler begins with this text."""
+    return next(
+        row["total_mb_per_s"]
+        for row in PAPERS["xeon_5500_lsf_2009"]["stream_run"]
+        if row["scheduler"].startswith(scheduler) and row["threads"] == threads and "total_mb_per_s" in row
+    )
 
 
 def best_and_worst(best: float, spread: float) -> list[float]:
@@ -45,23 +42,30 @@ def spaced(best: float, spread: float) -> list[float]:
     return [worst + (best - worst) * i / 9 for i in range(10)]
 
 
+@pytest.mark.parametrize("column", ["copy", "scale", "add", "triad"])
 @pytest.mark.parametrize(("runs_of", "most_p"), [(best_and_worst, 0.01), (spaced, 0.001)])
-def test_the_published_kernels_are_two_groups(runs_of: Callable[[float, float], list[float]], most_p: float) -> None:
-    values = {name: runs_of(*row) for name, row in (NUMA_KERNELS | SMP_KERNELS).items()}
-    found = divide(values, margin=0.05)
-    assert [set(group) for group in found.groups] == [set(SMP_KERNELS), set(NUMA_KERNELS)]
-    assert found.cuts[0].counts and found.cuts[0].p <= most_p
+def test_the_published_kernels_are_two_groups(
+    runs_of: Callable[[float, float], list[float]], most_p: float, column: str
+) -> None:
+    published = published_kernels(column)
+    assert [len(kernels) for kernels in published.values()] == [7, 4]
+    values = {name: runs_of(*row) for kernels in published.values() for name, row in kernels.items()}
+    division = divide(values, margin=0.05)
+    assert [set(group) for group in division.groups] == [set(published["SMP"]), set(published["NUMA"])]
+    assert division.cuts[0].counts and division.cuts[0].p <= most_p
 
 
 def test_published_binding_removes_the_spread() -> None:
-    found = divide({"kernel, 4": KERNEL_4, "bound, 4": BOUND_4})
-    assert found.cuts[0].ratio == pytest.approx(36886 / 35854, rel=1e-3)  # the medians
-    assert found.cuts[0].p <= 0.001
-    at_one_level = divide({"kernel, 4": KERNEL_4, "bound, 8": BOUND_8})
+    kernel, bound = ({n: published_runs(scheduler, n) for n in (2, 4, 8)} for scheduler in ("Linux", "Platform"))
+    four = divide({"kernel": kernel[4], "bound": bound[4]})
+    assert four.cuts[0].ratio == pytest.approx(36886 / 35854, rel=1e-3)  # the medians
+    assert four.cuts[0].p <= 0.001
+    at_one_level = divide({"kernel, 4": kernel[4], "bound, 8": bound[8]})
     assert at_one_level.groups == (("bound, 8",), ("kernel, 4",)) and at_one_level.level_of == (0, 0)
     spread = at_one_level.cuts[-1]
     assert spread.kind == "spread" and spread.ratio > 100 and spread.p <= 0.001
-    assert divide({"kernel, 8": KERNEL_8, "bound, 8": BOUND_8}).groups == (("kernel, 8",), ("bound, 8",))
+    for threads in (2, 4, 8):
+        assert divide({"kernel": kernel[threads], "bound": bound[threads]}).groups == (("kernel",), ("bound",))
 
 
 def test_differences_within_the_margin_make_no_groups() -> None:

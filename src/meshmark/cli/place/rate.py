@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from meshmark.cli.console import say
-from meshmark.cli.options import JsonOption, share, time_option
+from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, share, time_option
 from meshmark.cli.place.setting_options import (
     BetterOption,
     MetricOption,
@@ -23,7 +23,7 @@ from meshmark.cli.place.setting_options import (
 )
 from meshmark.cli.process import ended
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.values.paths import run_folder
+from meshmark.values.paths import default_store, run_folder
 from meshmark.values.secrets import hide_text, hide_words
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ def rate(
         str,
         typer.Option("--resume", help="resume this run, or the run in this folder", metavar="RUN", show_default=False),
     ] = "",
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find which of several settings behave alike for a command, by level and by spread.
@@ -134,7 +136,7 @@ def rate(
         )
         folder = run_folder(plan.run)
     session = _conducted(plan, folder, bool(resume))
-    _finish(session, folder, as_json)
+    _finish(session, folder, None if no_store else store or default_store(), as_json)
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
@@ -182,12 +184,14 @@ def _conducted(plan: RatingPlan, folder: Path, resumed: bool) -> RatingSession:
     """Run the plan and report progress."""
     from meshmark.experiments.rating_session import conduct
     from meshmark.experiments.turns import SettingRunner
+    from meshmark.machine.sources import from_sysfs
     from meshmark.store.session import held
     from meshmark.values.units import duration
 
     plan.figure.check()
     plan.check()
-    turns = SettingRunner(plan, folder)
+    nodes = {cpu.os_index: cpu.node for cpu in from_sysfs().cpus if cpu.node is not None}
+    turns = SettingRunner(plan, folder, nodes)
     with held(folder, resumed=resumed):
         plan.save(folder)
         say(f"{plan.run}: seed {plan.seed}, at most {duration(plan.budget_s)}: {shlex.join(plan.command)}")
@@ -213,13 +217,19 @@ class _RatingProgress:
         say(f"run {len(session.runs)} of {plan.rounds * (len(plan.names) - len(session.left_out))}")
 
 
-def _finish(session: RatingSession, folder: Path, as_json: bool) -> None:
-    """Print and keep the result; end with a status other than 0 if the rating was interrupted or nothing ran."""
+def _finish(session: RatingSession, folder: Path, store: Path | None, as_json: bool) -> None:
+    """Print and store the result; end with a status other than 0 if the rating was interrupted or nothing ran."""
+    from importlib.metadata import version as installed
+
     from meshmark.experiments.experiment import INTERRUPTED
     from meshmark.experiments.rating import Rating, to_json
+    from meshmark.experiments.rating_session import records
+    from meshmark.machine.boot import keep
+    from meshmark.machine.facts import host_id
     from meshmark.place.other_work import disturbance, result_flags
     from meshmark.statistics.pairs import MeritUnit
     from meshmark.store.files import write_json
+    from meshmark.store.store import Store
 
     plan, runs = session.plan, session.rated()
     if session.stopped == INTERRUPTED:
@@ -244,11 +254,14 @@ def _finish(session: RatingSession, folder: Path, as_json: bool) -> None:
         "disturbance": disturbance(session.counted),
         "run": plan.run,
     }
+    rating = Rating(runs, merit, plan.margin)
+    if store is not None:
+        keep(Store(store), plan.run, "rating", records(session, rating.letters, host_id(), installed("meshmark")))
     if plan.add_to:
         _add(session, merit)
         answer = _rated_file(Path(plan.add_to), "configuration", "value", "", plan.margin)
     else:
-        answer = to_json(Rating(runs, merit, plan.margin), plan.figure.name)
+        answer = to_json(rating, plan.figure.name)
     answer["session"] = about
     write_json(folder / "answer.json", answer)
     _print(answer, as_json)
@@ -262,10 +275,8 @@ def _add(session: RatingSession, merit: Any) -> None:
     if path.exists() and path.stat().st_size and plan.run in read_runs(path).sessions:
         return
     more = {"unit": merit.unit, "better": merit.better, "metric": plan.figure.name, "start": plan.started}
-    add_runs(
-        path,
-        [{"configuration": run.side, "value": run.value, "run": plan.run, **more} for run in session.counted],
-    )
+    rows = [{"configuration": run.side, "value": run.value, "place": run.place} for run in session.counted]
+    add_runs(path, [{**row, "run": plan.run, **more} for row in rows])
 
 
 def _rated_file(path: Path, by: str, value: str, better: str, margin: float) -> dict[str, Any]:

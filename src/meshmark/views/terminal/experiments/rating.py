@@ -38,7 +38,7 @@ def table(answer: Mapping[str, Any]) -> TextTable:
     rows = []
     for one in answer["configurations"]:
         bounds = "–" if one["low"] is None else f"{plain(one['low'], '')} – {plain(one['high'], '')}"
-        places = "; ".join(f"{count} {_at(place)}" for place, count in one["starts"].items())
+        starts = [_starts(count, level, one["places"].get(level, {})) for level, count in one["starts"].items()]
         rows.append(
             [
                 one["group"],
@@ -49,15 +49,20 @@ def table(answer: Mapping[str, Any]) -> TextTable:
                 plain(one["best"], ""),
                 plain(one["worst"], ""),
                 "–" if one["spread"] is None else percent(one["spread"]),
-                places,
+                "; ".join(starts),
             ]
         )
     return TextTable(head, rows, numbers=(2, 3, 4, 5, 6, 7), folds=[1, 8], spare=[4, 5])
 
 
-def _at(place: str) -> str:
-    """Return where starts lie: at the level of a group, or as the place says."""
-    return place if " " in place else f"at {place}"
+def _starts(count: int, level: str, places: Mapping[str, int]) -> str:
+    """Return at which level starts lie, and where they were: `5 at A (4 stayed, 1 with remote pages)`."""
+    at = level if " " in level else f"at {level}"
+    if not places:
+        return f"{count} {at}"
+    if len(places) == 1:
+        return f"{count} {at} ({next(iter(places))})"
+    return f"{count} {at} ({', '.join(f'{number_of} {place}' for place, number_of in places.items())})"
 
 
 def sentences(answer: Mapping[str, Any]) -> list[str]:
