@@ -231,13 +231,16 @@ def conduct(plan: RatingPlan, folder: Path, run: RunOnce, notify: Callable[[Rati
     return session
 
 
-def records(session: RatingSession, letters: Mapping[str, str], machine: str, build: str) -> list[Record]:
+def records(
+    session: RatingSession, letters: Mapping[str, str], machine: str, command_line: str, build: str
+) -> list[Record]:
     """Return one record per configuration with the values of its runs.
 
     Args:
         session: The rating.
         letters: Letter of the group of each configuration.
         machine: Name of this machine. Records of a setting with a host have the name of that host.
+        command_line: Command line of Meshmark.
         build: Version of Meshmark.
     """
     plan, settings, rows = session.plan, session.plan.settings, list[Record]()
@@ -260,7 +263,7 @@ def records(session: RatingSession, letters: Mapping[str, str], machine: str, bu
                 flags=result_flags(runs),
                 provenance={
                     "build": build,
-                    "command": f"rate --resume {plan.run}",
+                    "command": command_line,
                     "start": plan.started,
                     "seed": plan.seed,
                     "group": letters[name],

@@ -5,11 +5,11 @@ the two parts is largest. The cut counts if it is significant and the medians of
 margin; then each part is divided in the same way. A group of one level is then divided by the spread of runs about the
 median of their configuration, if the larger spread exceeds the margin.
 
-A permutation test gives the significance. Its statistic is the sum of squares between the ranks of the runs in both
-parts. It permutes runs between the configurations, within rounds if runs belong to rounds, and repeats the search for
-the best cut for every permutation, so that the search alone is never significant.
-A part is tested only if the set that contains it was divided, so the error of the whole is the error of one test if
-all configurations are alike.
+A permutation test gives the significance. Its statistic is the sum of squares between both parts: of the ranks of the
+runs for a level; for a spread, of the deviations themselves, since a few bad runs make a spread. It permutes runs
+between the configurations, within rounds if runs belong to rounds, and repeats the search for the best cut for every
+permutation, so that the search alone is never significant. A part is tested only if the set that contains it was
+divided, so the error of the whole is the error of one test if all configurations are alike.
 
 Sources: permutation tests of a maximum: Westfall, Young, "Resampling-Based Multiple Testing" (1993); division by the
 largest sum of squares between two parts: Scott, Knott, Biometrics 30 (1974), 507-512; deviations from medians as
@@ -126,12 +126,13 @@ class _Division:
     def level(self, names: tuple[str, ...]) -> Cut | None:
         """Return the best cut by level."""
         import numpy as np
+        from scipy.stats import rankdata
 
         logs, rounds = self._all(self._logs, names), self._all(self._rounds, names)
         for number in np.unique(rounds):  # removes drift
             logs[rounds == number] -= np.median(logs[rounds == number])
         sizes = np.array([len(self._logs[name]) for name in names])
-        low, high, p = self._best(names, logs, rounds, sizes, lambda part: np.median(part, axis=-1))
+        low, high, p = self._best(names, logs, rankdata(logs), rounds, sizes, lambda part: np.median(part, axis=-1))
         ratio = float(np.median(self._all(self._logs, high)) - np.median(self._all(self._logs, low)))
         return Cut("level", low, high, math.exp(ratio), p, p <= SIGNIFICANCE and ratio > self._margin)
 
@@ -148,7 +149,7 @@ class _Division:
         def log_mean(part: Array) -> Array:
             return np.asarray(np.log(np.maximum(part.mean(axis=-1), _LEAST_SPREAD)))
 
-        low, high, p = self._best(names, deviation, np.zeros(len(deviation)), sizes, log_mean)
+        low, high, p = self._best(names, deviation, deviation, np.zeros(len(deviation)), sizes, log_mean)
         low_log, high_log = (float(log_mean(self._all(deviations, part))) for part in (low, high))
         matters = high_log - low_log > math.log(SPREAD_FACTOR) and math.exp(high_log) > self._margin
         return Cut("spread", low, high, math.exp(high_log - low_log), p, p <= SIGNIFICANCE and matters)
@@ -159,11 +160,25 @@ class _Division:
         return np.concatenate([arrays[name] for name in names])
 
     def _best(
-        self, names: tuple[str, ...], runs: Array, rounds: Array, sizes: Array, summary: Callable[[Array], Array]
+        self,
+        names: tuple[str, ...],
+        runs: Array,
+        scores: Array,
+        rounds: Array,
+        sizes: Array,
+        summary: Callable[[Array], Array],
     ) -> tuple[tuple[str, ...], tuple[str, ...], float]:
-        """Return the two parts of the best cut, and its p."""
+        """Return the two parts of the best cut, and its p.
+
+        Args:
+            names: The configurations.
+            runs: Values by which configurations are cut, in the order of the configurations.
+            scores: Value of each run in the statistic.
+            rounds: Round of each run.
+            sizes: Number of runs of each configuration.
+            summary: Function that summarises the runs of a configuration, along the last axis.
+        """
         import numpy as np
-        from scipy.stats import rankdata
 
         by_round = np.argsort(rounds, kind="stable")
         keys = self._random.random((PERMUTATIONS, len(runs))) + np.searchsorted(np.unique(rounds), rounds)
@@ -171,11 +186,11 @@ class _Division:
         index[1:, by_round] = np.argsort(keys, axis=1)
         ends = np.cumsum(sizes)[:-1]
         summaries = np.stack([summary(part) for part in np.split(runs[index], ends, axis=1)], axis=1)
-        ranks = np.stack([part.sum(axis=1) for part in np.split(rankdata(runs)[index], ends, axis=1)], axis=1)
+        sums = np.stack([part.sum(axis=1) for part in np.split(scores[index], ends, axis=1)], axis=1)
         order = np.argsort(summaries, axis=1, kind="stable")  # permutations × configurations
         cut = _between(np.take_along_axis(summaries, order, axis=1) * sizes[order], sizes[order]).argmax(axis=1)
-        rank_sums = _between(np.take_along_axis(ranks, order, axis=1), sizes[order])
-        statistic = rank_sums[np.arange(len(cut)), cut]
+        between = _between(np.take_along_axis(sums, order, axis=1), sizes[order])
+        statistic = between[np.arange(len(cut)), cut]
         extreme = int(np.count_nonzero(statistic[1:] >= statistic[0] * (1 - 1e-9)))
         sorted_names = [names[i] for i in order[0]]
         at = int(cut[0]) + 1

@@ -114,10 +114,8 @@ def test_runs_are_added_to_complete_files_only(tmp_path: Path) -> None:
 
 def test_settings_are_rated_in_rounds(tmp_path: Path) -> None:
     more = ["--rounds", 8, "--pattern", r"v (\S+)", "--better", "higher", "--seed", 1, "--json"]
-    done = meshmark(
-        "rate", *more, "SIZE=1", "SIZE=2", "SIZE=2 + run:--bind none", "--", "sh", "-c", PRINTS,
-        env={"XDG_DATA_HOME": str(tmp_path)},
-    )  # fmt: skip
+    settings = ["SIZE=1", "SIZE=2", "SIZE=2 + run:--bind none"]
+    done = meshmark("rate", *more, *settings, "--", "sh", "-c", PRINTS, env={"XDG_DATA_HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert [group["configurations"] for group in answer["groups"]] in (

@@ -1,12 +1,13 @@
-"""An experiment is drawn pair by pair."""
+"""An experiment is drawn pair by pair, a rating run by run."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from meshmark.store.record import Record
-from meshmark.views.charts.experiments import pairs
+from meshmark.views.charts.experiments import pairs, ratings
 from support.made_run import experiment as ratio
+from support.made_run import rated
 
 
 def rows(*records: Record) -> list[dict[str, Any]]:
@@ -29,3 +30,12 @@ def test_every_pair_is_a_point_in_its_order() -> None:
 def test_ratios_that_are_none_are_not_drawn() -> None:
     assert pairs([ratio(0.0)]) is None and pairs([]) is None
     assert [row["x"] for row in rows(ratio(0.0, 1.0, 1.0)) if "text" in row] == [2, 3]
+
+
+def test_every_run_of_a_rating_is_a_point_of_its_group() -> None:
+    chart = ratings([rated("slow", "B", 50.0, 51.0, 49.0), rated("fast", "A", 100.0, 101.0, 99.0)])
+    assert chart is not None
+    drawn = [row for dataset in chart.data.values() for row in dataset]
+    assert [(row["setting"], row["group"]) for row in drawn[:3]] == [("fast", "A")] * 3
+    assert sorted(row["value"] for row in drawn) == [49, 50, 50, 51, 99, 100, 100, 101]
+    assert ratings([]) is None and ratings([ratio(1.0, 1.1)]) is None

@@ -24,7 +24,7 @@ from meshmark.cli.place.setting_options import (
 from meshmark.cli.process import ended
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import default_store, run_folder
-from meshmark.values.secrets import hide_text, hide_words
+from meshmark.values.secrets import hide_text, hide_words, mask_words
 
 if TYPE_CHECKING:
     from meshmark.experiments.rating_session import RatingPlan, RatingSession
@@ -256,7 +256,9 @@ def _finish(session: RatingSession, folder: Path, store: Path | None, as_json: b
     }
     rating = Rating(runs, merit, plan.margin)
     if store is not None:
-        keep(Store(store), plan.run, "rating", records(session, rating.letters, host_id(), installed("meshmark")))
+        command_line = shlex.join(mask_words(["rate", *sys.argv[2:]]))
+        rows = records(session, rating.letters, host_id(), command_line, installed("meshmark"))
+        keep(Store(store), plan.run, "rating", rows)
     if plan.add_to:
         _add(session, merit)
         answer = _rated_file(Path(plan.add_to), "configuration", "value", "", plan.margin)

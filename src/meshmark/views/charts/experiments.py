@@ -1,4 +1,4 @@
-"""Draws experiments: the ratio of each pair of runs, and the interval of their median."""
+"""Draws experiments, the ratio of each pair of runs with the interval of their median, and the runs of ratings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from meshmark.store.record import Record
-from meshmark.values.units import number
+from meshmark.values.units import number, scale_for, show
 from meshmark.views.charts.drawing import PALETTE, Row, chart_of, drawing
 from meshmark.views.content.selection import selected
 
@@ -52,3 +52,42 @@ def _name(record: Record, place: int) -> str:
         if {"setting_a", "setting_b"} <= c.keys()
         else f"experiment {place + 1}"
     )
+
+
+@drawing
+def ratings(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Draw every run of each configuration of a rating as a point, by group, with the median as a tick."""
+    metrics = [r.metric for r in records if r.instrument == "rating"]
+    rated = selected(records, "rating", metrics[0], texts=("setting",), above_zero=True) if metrics else []
+    if not rated:
+        return None
+    # Figures in several units cannot share an axis: only figures in the first unit are drawn.
+    rated = [r for r in rated if r.unit == rated[0].unit]
+    sign = -1 if rated[0].better == "higher" else 1
+    rated.sort(key=lambda r: (_group(r), sign * r.value))
+    scale = scale_for(rated[0].unit, max(r.value for r in rated))
+    medians: list[Row] = []
+    runs: list[Row] = []
+    for r in rated:
+        place: Row = {"setting": str(r.conditions["setting"]), "group": _group(r)}
+        medians.append({**place, "value": r.value / scale.factor, "text": show(r.value, r.unit)})
+        runs += [{**place, "value": v / scale.factor, "text": show(v, r.unit)} for v in r.samples if v > 0]
+    groups = sorted({row["group"] for row in runs})
+    title = f"{rated[0].metric.replace('_', ' ')}{f' ({scale.symbol})' if scale.symbol else ''}"
+    color = alt.Color("group:N", title="group", scale=alt.Scale(domain=groups, range=PALETTE))
+    x = alt.X("value:Q", title=title, scale=alt.Scale(type="log", nice=False, padding=12), axis=alt.Axis(format="~s"))
+    y = alt.Y("setting:N", title=None, sort=[row["setting"] for row in medians])
+    tips = [alt.Tooltip(f"{name}:N", title=name) for name in ("setting", "group")]
+    return alt.layer(
+        chart_of(runs)
+        .mark_point(size=36, filled=True, opacity=0.55)
+        .encode(x=x, y=y, color=color, tooltip=[*tips, alt.Tooltip("text:N", title="run")]),
+        chart_of(medians)
+        .mark_tick(thickness=2, size=20)
+        .encode(x=x, y=y, color=color, tooltip=[*tips, alt.Tooltip("text:N", title="median")]),
+    )
+
+
+def _group(record: Record) -> str:
+    """Return the letter of the group of a configuration; "–" if it is not recorded."""
+    return str(record.provenance.get("group", "–"))

@@ -230,6 +230,15 @@ SECTIONS = (
         shown="drawn",
     ),
     ChartSection(
+        "rating",
+        "Rating",
+        "rating",
+        "Every run of each setting is a point; the line is the median. Settings of the same colour behave alike: their "
+        "medians do not differ significantly or by more than the margin, and neither do the spreads of their runs.",
+        experiments.ratings,
+        shown="drawn",
+    ),
+    ChartSection(
         "halo",
         "Communication: halo exchange",
         "halo",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from meshmark.values.units import counted, number, percent, plain, ratio_text, seconds
 from meshmark.views.tables import TextTable
 from meshmark.views.terminal.screen import print_table, table_console
 
-SINGLE_RUNS = "every configuration has a single run, which shows no spread: several runs of each are needed"
+_NEARLY: Final = 0.1  # largest p of a spread for which more rounds are recommended
+_MANY_TIMES: Final = 5.0  # smallest ratio of such spreads
+SINGLE_RUNS: Final = "every configuration has a single run, which shows no spread: several runs of each are needed"
 
 
 def print_rating(answer: Mapping[str, Any]) -> None:
@@ -32,7 +34,7 @@ def print_rating(answer: Mapping[str, Any]) -> None:
 def table(answer: Mapping[str, Any]) -> TextTable:
     """Return a row for each configuration, the best group first."""
     unit = answer["unit"]
-    below = f"\n{unit}" if unit else ""
+    below = f"\n{unit}" if unit not in ("", "1") else ""
     values = [f"{name}{below}" for name in ("median", "95 %", "best", "worst")]
     head = ["group", "configuration", "runs", *values, "spread", "starts"]
     rows = []
@@ -58,7 +60,7 @@ def table(answer: Mapping[str, Any]) -> TextTable:
 def _starts(count: int, level: str, places: Mapping[str, int]) -> str:
     """Return at which level starts lie, and where they were: `5 at A (4 stayed, 1 with remote pages)`."""
     at = level if " " in level else f"at {level}"
-    if not places:
+    if places.keys() <= {"not observed"}:
         return f"{count} {at}"
     if len(places) == 1:
         return f"{count} {at} ({next(iter(places))})"
@@ -87,6 +89,12 @@ def _differences(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each cut between groups."""
     for cut in answer["cuts"]:
         if not cut["counts"]:
+            if cut["kind"] == "spread" and cut["p"] <= _NEARLY and cut["ratio"] > _MANY_TIMES:
+                low, high = (_listed(cut[side]) for side in ("low", "high"))
+                yield (
+                    f"more rounds may show that {high} scatter more than {low}: {ratio_text(cut['ratio'])} × as much, "
+                    f"but p = {number(cut['p'], 2)}"
+                )
             continue
         low, high = (_listed(cut[f"{side}_groups"]) for side in ("low", "high"))
         if cut["kind"] == "level":
