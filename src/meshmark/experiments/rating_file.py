@@ -78,8 +78,8 @@ def read_runs(path: Path, by: Sequence[str] = (CONFIGURATION,), value: str = VAL
             if number is None or number <= 0:
                 raise UsageError(f"{where}: {value}: found '{quoted(text)}'; allowed: a number above 0")
             name = _name(row, by)
-            if not name:
-                raise UsageError(f"{where}: {by[0]}: found ''; allowed: the name of a configuration")
+            if not name or not name.isprintable():
+                raise UsageError(f"{where}: {by[0]}: found '{quoted(name)}'; allowed: the name of a configuration")
             in_round = whole((row.get(ROUND) or "").strip())
             with_rounds = with_rounds and in_round is not None
             file.runs.setdefault(name, []).append(RatedRun(number, in_round, (row.get("place") or "").strip()))
@@ -116,6 +116,26 @@ def _take_columns(file: RatingFile, row: Mapping[str, str | None], where: str) -
         file.sessions.add(session)
 
 
+def check_columns(path: Path) -> bool:
+    """Check that runs can be added to a file; return whether it has rows or at least a head.
+
+    Raises:
+        UsageError: The file has other columns than `COLUMNS`, or an incomplete last line.
+        MeshmarkError: The file cannot be read.
+    """
+    if not path.exists() or not path.stat().st_size:
+        return False
+    text = read_text(path)
+    head = next(csv.reader([text.split("\n", 1)[0].rstrip("\r")]), [])
+    if head != list(COLUMNS):
+        raise UsageError(
+            f"--add-to: {path.name}: found the columns {quoted(', '.join(head))}; allowed: {', '.join(COLUMNS)}"
+        )
+    if not text.endswith("\n"):
+        raise UsageError(f"--add-to: {path.name}: found an incomplete last line; complete or remove it first")
+    return True
+
+
 def add_runs(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     """Add rows to a file with the columns `COLUMNS`, which is made if it does not exist.
 
@@ -123,19 +143,10 @@ def add_runs(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
         UsageError: The file has other columns.
         MeshmarkError: The file cannot be read or written.
     """
-    new = not path.exists() or not path.stat().st_size
-    if not new:
-        earlier = read_text(path)
-        head = next(csv.reader([earlier.split("\n", 1)[0].rstrip("\r")]), [])
-        if head != list(COLUMNS):
-            raise UsageError(
-                f"--add-to: {path.name}: found the columns {quoted(', '.join(head))}; allowed: {', '.join(COLUMNS)}"
-            )
-        if not earlier.endswith("\n"):
-            raise UsageError(f"--add-to: {path.name}: found an incomplete last line; complete or remove it first")
+    has_head = check_columns(path)
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    if new:
+    if not has_head:
         writer.writeheader()
     writer.writerows(rows)
     try:

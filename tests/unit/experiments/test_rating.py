@@ -79,6 +79,7 @@ def test_a_file_is_read_by_its_columns(tmp_path: Path) -> None:
         ("configuration,value\na,0\n", "line 2: value: found '0'; allowed: a number above 0"),
         ("configuration,value\na,nan\n", "line 2: value: found 'nan'; allowed: a number above 0"),
         ("configuration,value\n,1\n", "line 2: configuration: found ''; allowed: the name of a configuration"),
+        ("configuration,value\n\x1b[2J,1\n", "line 2: configuration: found"),
         ("configuration,value,unit\na,1,s\na,2,ms\n", "line 3: unit: found 'ms'; allowed: s, as in earlier rows"),
         ("configuration,value,better\na,1,most\n", "line 2: better: found 'most'; allowed: lower, higher"),
         ('configuration,value\na,"1\n', "is not a CSV file"),
@@ -110,6 +111,8 @@ def test_runs_are_added_to_complete_files_only(tmp_path: Path) -> None:
     other.write_text("kernel,value\n", encoding="utf-8")
     with pytest.raises(UsageError, match="found the columns kernel, value"):
         add_runs(other, [])
+    refused = meshmark("rate", "--as", "x", "--add-to", other, "--", "touch", tmp_path / "ran")
+    assert refused.returncode == 2 and not (tmp_path / "ran").exists()
 
 
 def test_settings_are_rated_in_rounds(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from meshmark.cli.place.setting_options import (
     complete_setting,
 )
 from meshmark.cli.process import ended
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.values.paths import default_store, run_folder
 from meshmark.values.secrets import hide_text, hide_words, mask_words
 
@@ -115,6 +115,12 @@ def rate(
         return
     if bool(name) != (add_to is not None) or (name and len(settings) > 1):
         raise UsageError("--as: found without --add-to, or with several settings; allowed: one setting and --add-to")
+    if add_to is not None:
+        from meshmark.experiments.rating_file import check_columns
+
+        check_columns(add_to)
+        if not name.isprintable():
+            raise UsageError(f"--as: found '{quoted(name)}'; allowed: printable characters")
     if resume:
         plan, folder = _resumed(resume, settings, command)
         plan.budget_s = budget_s or plan.budget_s
