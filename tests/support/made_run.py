@@ -561,19 +561,6 @@ def experiment(*samples: float, **conditions: Any) -> Record:
     )
 
 
-def rated(setting: str, group: str, *samples: float) -> Record:
-    """Return the runs of a setting of a rating, which no instrument describes."""
-    return Record.from_samples(
-        Metric("figure_of_merit", "MB/s", "higher", "rate"),
-        samples,
-        source="host",
-        machine="made-up",
-        instrument="rating",
-        conditions={"setting": setting},
-        provenance={"group": group, "command": "rate N=1 N=2 -- a.out", "build": "0"},
-    )
-
-
 def everything(threads: int = 2) -> list[Record]:
     return [
         *latency(),

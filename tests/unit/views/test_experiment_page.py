@@ -6,8 +6,8 @@ from typing import Any
 
 from meshmark.store.record import Record
 from meshmark.views.charts.experiments import pairs, ratings
+from support.made_rating import rated
 from support.made_run import experiment as ratio
-from support.made_run import rated
 
 
 def rows(*records: Record) -> list[dict[str, Any]]:

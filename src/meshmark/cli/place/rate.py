@@ -103,24 +103,10 @@ def rate(
     """
     threshold = share("--margin", margin)
     settings, command = _split(words or [])
+    _check_words(settings, bool(command or resume), name, add_to)
     if not command and not resume:
-        if len(settings) != 1:
-            raise UsageError(
-                "COMMAND: found none; allowed: settings and a command after --, or a CSV file of runs",
-                "meshmark rate same bind:compact -- ./a.out",
-            )
-        if name or add_to:
-            raise UsageError(f"{'--as' if name else '--add-to'}: found without a command; allowed: with a command")
         _print(_rated_file(Path(settings[0]), by, value, better, threshold), as_json)
         return
-    if bool(name) != (add_to is not None) or (name and len(settings) > 1):
-        raise UsageError("--as: found without --add-to, or with several settings; allowed: one setting and --add-to")
-    if add_to is not None:
-        from meshmark.experiments.rating_file import check_columns
-
-        check_columns(add_to)
-        if not name.isprintable():
-            raise UsageError(f"--as: found '{quoted(name)}'; allowed: printable characters")
     if resume:
         plan, folder = _resumed(resume, settings, command)
         plan.budget_s = budget_s or plan.budget_s
@@ -143,6 +129,29 @@ def rate(
         folder = run_folder(plan.run)
     session = _conducted(plan, folder, bool(resume))
     _finish(session, folder, None if no_store else store or default_store(), as_json)
+
+
+def _check_words(settings: list[str], with_command: bool, name: str, add_to: Path | None) -> None:
+    """Check that settings, a command and the options of a file fit together.
+
+    Raises:
+        UsageError: They do not, or no runs can be added to the file.
+    """
+    if not with_command and len(settings) != 1:
+        raise UsageError(
+            "COMMAND: found none; allowed: settings and a command after --, or a CSV file of runs",
+            "meshmark rate same bind:compact -- ./a.out",
+        )
+    if not with_command and (name or add_to):
+        raise UsageError(f"{'--as' if name else '--add-to'}: found without a command; allowed: with a command")
+    if bool(name) != (add_to is not None) or (name and len(settings) > 1):
+        raise UsageError("--as: found without --add-to, or with several settings; allowed: one setting and --add-to")
+    if not name.isprintable():
+        raise UsageError(f"--as: found '{quoted(name)}'; allowed: printable characters")
+    if add_to is not None:
+        from meshmark.experiments.rating_file import check_columns
+
+        check_columns(add_to)
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
