@@ -38,9 +38,10 @@ test-fast: setup-tests ## while you work: the tests that start no other process,
 test-native:
 	ctest --test-dir build/release -j 2 --output-on-failure --no-tests=error
 
-# All at once, since they mostly wait for processes; the longest first.
+# All at once, since they mostly wait for processes; the longest first. Slow tests compute, and have time limits.
+SUITES ?= 8
 test-python:
-	$(MAKE) --no-print-directory -j 8 --output-sync=target test-system test-ranks test-guests $(unit_tests) test-faults
+	$(MAKE) --no-print-directory -j $(SUITES) --output-sync=target test-system test-ranks test-guests $(unit_tests) test-faults
 
 MARKED ?= not slow
 # The unit tests in parts that take about as long, so that both processors are busy to the end.
@@ -76,7 +77,7 @@ test-ranks: # browsers last: they keep an event loop
 	$(pytest) tests/ranks tests/browser $(PYTEST_ARGS)
 
 test-slow:
-	$(MAKE) --no-print-directory MARKED="slow and not alone" test-python
+	$(MAKE) --no-print-directory MARKED="slow and not alone" SUITES=3 test-python
 	$(BIN)/python -m pytest -q -m alone tests/system $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -q -m slow tests/sanitized $(PYTEST_ARGS)
 
@@ -112,7 +113,7 @@ sanitize:
 	$(BIN)/python -m pytest -q -m "not slow" tests/sanitized $(PYTEST_ARGS)
 
 check-all: export APPS := yes
-check-all: check tidy tsan fuzz test-slow ## also clang-tidy on changed sources (ALL=1: on all), the thread sanitizer, slow tests, new random inputs
+check-all: check test-slow fuzz tsan tidy ## also clang-tidy on changed sources (ALL=1: on all), the thread sanitizer, slow tests, new random inputs
 
 fuzz: setup-tests ## random inputs that were not tried before
 	MESHMARK_FUZZ=1 $(BIN)/python -m pytest -q -m hypothesis tests $(PYTEST_ARGS)
