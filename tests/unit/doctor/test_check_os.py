@@ -465,6 +465,10 @@ def test_starts_are_summarized_by_cpus_and_pages() -> None:
     assert summary(starts) == (
         "2 stayed, 1 moved within a node, 1 shared a CPU, 1 moved between nodes, 1 with remote pages, 1 not observed"
     )
+    in_turn = [{"ran_on": "0", "user_s": 0.3, "system_s": 0.0, "waiting_s": 0.2}] * 2  # beside another program
+    assert placement_of({"report": {"seconds": 1.0, "threads": in_turn}}, {0: 0}).place == "stayed"
+    both_ready = [{"ran_on": "0", "user_s": 0.5, "system_s": 0.0, "waiting_s": 0.5}] * 2
+    assert placement_of({"report": {"seconds": 1.0, "threads": both_ready}}, {0: 0}).place == "shared a CPU"
     waiting = {"ran_on": "0-3", "user_s": 0.01, "system_s": 0.0}
     assert placement_of({"report": {"seconds": 1.0, "threads": [waiting]}}, {}).place == "not observed"
 
