@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import os
-import re
 import resource
 import select
 import shutil
@@ -29,7 +28,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.experiments.figure import FigureValue
 from meshmark.experiments.setting import AS_IT_IS
 from meshmark.experiments.trial import BUDGET, check_space, printable, tail
-from meshmark.experiments.turns import failure
+from meshmark.experiments.turns import cut_verdict, failure
 from meshmark.machine.sources import from_sysfs
 from meshmark.place.other_work import OtherWork, OtherWorkShares
 from meshmark.store.files import make_folder, open_private, write_text
@@ -41,7 +40,6 @@ _TIMES: Final = ("user", "system", "waiting")
 _LOOK_S: Final = 0.5  # time between checks of the size of the output
 _TOKEN: Final = "MESHMARK_APPLICATION"  # variable in the environment of all processes of a run
 _GRACE_S: Final = 10.0  # time for killed processes to end
-_VERDICT_BYTES: Final = 1 << 16
 UNDER_BYTES: Final = 64 << 20  # maximum size of a file that a command under which a copy runs may write
 LOWEST: Final = 1e-150  # limits of a figure, within which ratios and squares stay finite
 HIGHEST: Final = 1e150
@@ -154,7 +152,7 @@ def attempt(
         for index, copy in enumerate(group.copies):
             results[index].add_to(copy.out)
             if observed:
-                _cut_verdict(copy.err)
+                cut_verdict(copy.err)
         _read(result, app, group.copies)
     if not result.reason:
         cpu_s = result.times.get("user", 0.0) + result.times.get("system", 0.0) + group.beside.cpu_s
@@ -399,15 +397,6 @@ class ResultsFile:
         except OSError:
             return None
         return (status.st_ino, status.st_size, status.st_ctime_ns) if stat.S_ISREG(status.st_mode) else None
-
-
-def _cut_verdict(err: Path) -> None:
-    """Remove the last lines of an observed run, in which `meshmark run` states whether the placement held."""
-    with err.open("r+b") as file:
-        start = max(0, file.seek(0, 2) - _VERDICT_BYTES)
-        file.seek(start)
-        if match := re.search(rb"^placement (?:held|did not hold): ", file.read(), re.M):
-            file.truncate(start + match.start())
 
 
 def _read(run: ConfigurationRun, app: Application, copies: Sequence[_CopyProcess]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
@@ -10,16 +9,17 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from meshmark import process
 from meshmark.doctor.finding import HostFinding, Judgement
 from meshmark.errors import MeshmarkError
 from meshmark.experiments.rating import RatedRun, Rating
-from meshmark.experiments.start_placement import PLACES, StartPlacement, placement_of
+from meshmark.experiments.start_placement import PLACES, StartPlacement, placement_note, placement_of
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import FileTree
 from meshmark.place import native
+from meshmark.statistics.grouping import rounds_needed
 from meshmark.statistics.pairs import MeritUnit
 
 
@@ -33,7 +33,6 @@ class TriadStart:
 
 # ------------------------------------------------------------------ scheduling quality
 
-_STARTS: Final = 8  # starts of each kind from which a difference can be significant
 _SMALL: Final = 0.05  # smallest spread of starts, and smallest difference of medians, that matters
 
 # Each thread allocates its own arrays, so that first touch places them, then waits at a barrier.
@@ -101,13 +100,10 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
         message = (completed.stderr.strip().splitlines() or ["no message"])[-1]
         try:
             rate = float(completed.stdout)
-            lines = [json.loads(x) for x in record.read().splitlines()]
+            note = placement_note(record.read().decode("utf-8", "replace"))
         except ValueError:
             raise MeshmarkError(f"the triad exited with status {completed.returncode}: {message}") from None
-    note: dict[str, Any] = next(
-        (x for x in lines if x.get("type") == "note" and x.get("kind") == "placement"), {"report": {}}
-    )
-    return TriadStart(rate, placement_of(note, node_of))
+    return TriadStart(rate, placement_of(note or {}, node_of))
 
 
 def summary(starts: Sequence[TriadStart]) -> str:
@@ -184,4 +180,5 @@ def judge(unbound: Sequence[float], bound: Sequence[float]) -> tuple[Judgement, 
         return "unknown", "bound starts vary, too, so that something other than the scheduler disturbs them"
     if letters["unbound"] < letters["bound"]:
         return "ok", f"bound starts are not better ({difference})"
-    return "unknown", f"too few starts for a verdict ({difference}; --starts {2 * max(len(bound), _STARTS)})"
+    more = 2 * max(len(bound), rounds_needed(len(runs)))
+    return "unknown", f"too few starts for a verdict ({difference}; --starts {more})"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.experiments.figure import FigureOfMerit
+from meshmark.experiments.plan import SettingsPlan
 from meshmark.experiments.setting import Setting, both
 from meshmark.experiments.trial import BUDGET
 from meshmark.place.other_work import OtherWorkShares, disturbance, result_flags, shares_during
@@ -41,37 +41,18 @@ DIFFERENT: Final = frozenset({"lower", "higher"})
 
 
 @dataclass(slots=True, kw_only=True)
-class ExperimentPlan:
+class ExperimentPlan(SettingsPlan):
     """The request of an experiment.
 
     Attributes:
-        seed: Seed of the order within pairs.
-        budget_s: Time in s for all runs, including warm-up and shell commands.
         warmup: Number of pairs at the start that do not count.
         max_pairs: Maximum number of pairs that count.
-        timeout_s: Time limit of one run in s; None for the budget.
-        margin: Smallest relative difference that matters.
-        pattern, metric, better: See `figure.FigureOfMerit`.
-        restore: Shell command that runs at the end; "" if there is no such command.
-        run: Name of the run in the store.
-        started: Time of the start, ISO 8601, UTC.
     """
 
     a: str
     b: str
-    command: list[str]
-    seed: int
-    budget_s: float
     warmup: int
     max_pairs: int
-    timeout_s: float | None
-    margin: float
-    pattern: str
-    metric: str
-    better: str
-    restore: str
-    run: str
-    started: str
 
     @property
     def settings(self) -> dict[Side, Setting]:
@@ -82,11 +63,6 @@ class ExperimentPlan:
         """
         a, b = both(self.a, self.b)
         return {"a": a, "b": b}
-
-    @property
-    def figure(self) -> FigureOfMerit:
-        """Return how the figure of merit is read from the output of a run."""
-        return FigureOfMerit(self.pattern, self.metric, self.better)
 
     def save(self, folder: Path) -> None:
         """Write the plan into the folder of the experiment."""

@@ -52,7 +52,8 @@ class RatedConfiguration:
         values: Values of its runs, in their order.
         interval: Interval of the median; None with too few runs.
         spread: Mean absolute deviation from the median, as a share of the median; None with fewer than 5 runs.
-        spread_ratio: Its spread over that of the first configuration, and the interval; None if one has no spread.
+        spread_ratio: Its spread divided by the spread of the first configuration, and the interval; None if one of
+            them has no spread.
         starts: Number of runs at each level and between them, such as `A` and `between A and B`.
         places: Of the runs at each of these, the number by where they were; empty if no run was observed.
     """

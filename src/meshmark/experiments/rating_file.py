@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import MeshmarkError, UsageError, near, quoted
+from meshmark.experiments.figure import DIRECTIONS
 from meshmark.experiments.rating import RatedRun
 from meshmark.store.files import read_text
 from meshmark.store.session import open_for_append
@@ -26,7 +27,6 @@ ROUND: Final = "round"
 COLUMNS: Final = (CONFIGURATION, VALUE, "unit", "better", "metric", ROUND, "place", "start", "run")
 MOST_RUNS: Final = 100_000
 MOST_CONFIGURATIONS: Final = 200
-_BETTER: Final = ("lower", "higher")
 
 
 @dataclass(slots=True)
@@ -107,8 +107,8 @@ def _name(row: Mapping[str, str | None], by: Sequence[str]) -> str:
 def _take_columns(file: RatingFile, row: Mapping[str, str | None], where: str) -> None:
     for name in ("unit", "better", "metric"):
         content, earlier = (row.get(name) or "").strip(), getattr(file, name)
-        if name == "better" and content not in ("", *_BETTER):
-            raise UsageError(f"{where}: better: found '{quoted(content)}'; allowed: {', '.join(_BETTER)}")
+        if name == "better" and content not in ("", *DIRECTIONS):
+            raise UsageError(f"{where}: better: found '{quoted(content)}'; allowed: {', '.join(DIRECTIONS)}")
         if content and earlier and content != earlier:
             raise UsageError(f"{where}: {name}: found '{quoted(content)}'; allowed: {earlier}, as in earlier rows")
         setattr(file, name, content or earlier)

@@ -7,7 +7,6 @@ that drift and other states of the machine affect all alike.
 
 from __future__ import annotations
 
-import math
 import random
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -17,9 +16,9 @@ from typing import Final
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.experiments.experiment import INTERRUPTED, ExperimentRun
-from meshmark.experiments.figure import FigureOfMerit
+from meshmark.experiments.plan import SettingsPlan
 from meshmark.experiments.rating import RatedRun
-from meshmark.experiments.setting import Setting, parse
+from meshmark.experiments.setting import Setting, check_shells, parse
 from meshmark.experiments.trial import BUDGET
 from meshmark.place.other_work import result_flags, shares_during
 from meshmark.store.files import write_json
@@ -34,38 +33,20 @@ NONE_LEFT: Final = "every setting failed"
 
 
 @dataclass(slots=True, kw_only=True)
-class RatingPlan:
+class RatingPlan(SettingsPlan):
     """The request of a rating.
 
     Attributes:
         names: Name of each configuration; for a setting without another name, its text.
         texts: Text of each setting.
         rounds: Number of rounds.
-        budget_s: Time in s for all runs, including shell commands.
-        timeout_s: Time limit of one run in s; None for the budget.
-        margin: Relative difference of levels that does not matter.
-        pattern, metric, better: See `figure.FigureOfMerit`.
-        restore: Shell command that runs at the end; "" if there is no such command.
         add_to: CSV file to which the runs are added; "" if there is no such file.
-        run: Name of the run.
-        started: Time of the start, ISO 8601, UTC.
     """
 
     names: list[str]
     texts: list[str]
-    command: list[str]
-    seed: int
     rounds: int
-    budget_s: float
-    timeout_s: float | None
-    margin: float
-    pattern: str
-    metric: str
-    better: str
-    restore: str
     add_to: str
-    run: str
-    started: str
 
     def check(self) -> None:
         """Check the request.
@@ -76,14 +57,7 @@ class RatingPlan:
         """
         if not 1 <= len(self.texts) <= MOST_SETTINGS:
             raise UsageError(f"SETTING: found {len(self.texts)} settings; allowed: 1 to {MOST_SETTINGS}")
-        settings = self.settings
-        with_shell = [name for name, setting in settings.items() if setting.shell]
-        if with_shell and len(with_shell) < len(settings):
-            other = next(name for name in settings if name not in with_shell)
-            raise UsageError(
-                f"{with_shell[0]}: found a shell command, but none in {other}; runs of {other} would keep its effect",
-                f"add shell:COMMAND to {other}, which undoes it",
-            )
+        check_shells(self.settings)
 
     @property
     def settings(self) -> dict[str, Setting]:
@@ -93,11 +67,6 @@ class RatingPlan:
             UsageError: A setting is invalid.
         """
         return {name: parse("SETTING", text) for name, text in zip(self.names, self.texts, strict=True)}
-
-    @property
-    def figure(self) -> FigureOfMerit:
-        """Return how the figure of merit is read from the output of a run."""
-        return FigureOfMerit(self.pattern, self.metric, self.better)
 
     def order(self, number: int) -> list[str]:
         """Return the names of all configurations in the random order of a round."""
@@ -130,6 +99,8 @@ class RatingSession:
 
     Attributes:
         runs: All runs, in their order.
+        counted: The runs that have a value and the unit of the first of them.
+        spent_s: Time of all runs in s.
         failed: Reasons of failed runs by configuration.
         left_out: Configurations that do not run any more, with the reason.
         stopped: Why no further round runs.
@@ -137,20 +108,12 @@ class RatingSession:
 
     plan: RatingPlan
     runs: list[ExperimentRun] = field(default_factory=list)
+    counted: list[ExperimentRun] = field(default_factory=list)
+    spent_s: float = 0.0
     failed: dict[str, list[str]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     stopped: str = ""
     _in_a_row: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def counted(self) -> list[ExperimentRun]:
-        """Return the runs that have a value and the unit of the first of them."""
-        return [run for run in self.runs if run.value is not None]
-
-    @property
-    def spent_s(self) -> float:
-        """Return the time of all runs in s."""
-        return math.fsum(run.spent_s for run in self.runs)
 
     def rated(self) -> dict[str, list[RatedRun]]:
         """Return the runs of each configuration that has any, in the order of the settings."""
@@ -166,7 +129,8 @@ class RatingSession:
         Raises:
             UsageError: The figure of merit cannot be read as requested.
         """
-        first = next(iter(self.counted), None)
+        self.spent_s += run.spent_s
+        first = self.counted[0] if self.counted else None
         if first and run.value is not None and (run.unit, run.points) != (first.unit, first.points):
             run.reason = (
                 f"--metric: found {run.points} values in {run.unit}, the first run had {first.points} in {first.unit}"
@@ -174,14 +138,15 @@ class RatingSession:
             run.value = None
         self.runs.append(run)
         if run.value is not None:
+            self.counted.append(run)
             self._in_a_row[run.side] = 0
             return
         if run.reason.startswith("--") and first is None:
             raise UsageError(run.reason)
         self.failed.setdefault(run.side, []).append(run.reason)
-        self._in_a_row[run.side] = self._in_a_row.get(run.side, 0) + 1
-        has_worked = any(one.side == run.side for one in self.counted)
-        if not has_worked or self._in_a_row[run.side] >= FAILED_RUNS:
+        # A setting that has not succeeded yet is left out at once.
+        self._in_a_row[run.side] = self._in_a_row.get(run.side, FAILED_RUNS - 1) + 1
+        if self._in_a_row[run.side] >= FAILED_RUNS:
             self.left_out[run.side] = run.reason
 
     def finished(self, number: int) -> str:

@@ -131,13 +131,26 @@ def both(a: str, b: str) -> tuple[Setting, Setting]:
         UsageError: A setting is invalid, or only one has a shell command, whose effect would last in runs of the other.
     """
     settings = parse("A", a), parse("B", b)
-    if bool(settings[0].shell) != bool(settings[1].shell):
-        side, other = ("A", "B") if settings[0].shell else ("B", "A")
+    check_shells(dict(zip("AB", settings, strict=True)))
+    return settings
+
+
+def check_shells(settings: Mapping[str, Setting]) -> None:
+    """Check that all settings or none have a shell command, whose effect would last in runs of the others.
+
+    Args:
+        settings: The settings by their names in errors.
+
+    Raises:
+        UsageError: Only some settings have a shell command.
+    """
+    one = next((name for name, setting in settings.items() if setting.shell), None)
+    other = next((name for name, setting in settings.items() if not setting.shell), None)
+    if one is not None and other is not None:
         raise UsageError(
-            f"{side}: found a shell command, but none in {other}; runs of {other} would keep its effect",
+            f"{one}: found a shell command, but none in {other}; runs of {other} would keep its effect",
             f"add shell:COMMAND to {other}, which undoes it",
         )
-    return settings
 
 
 def _host(name: str, value: str) -> str:

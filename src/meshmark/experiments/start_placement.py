@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +34,16 @@ class StartPlacement:
 
     place: str
     cpus: tuple[int, ...] = ()
+
+
+def placement_note(text: str) -> Mapping[str, Any] | None:
+    """Return the placement note in a file that `meshmark run --record` wrote; None if there is no note.
+
+    Raises:
+        ValueError: A line is not JSON.
+    """
+    lines = map(json.loads, text.splitlines())
+    return next((line for line in lines if isinstance(line, dict) and line.get("kind") == "placement"), None)
 
 
 def placement_of(note: Mapping[str, Any], node_of: Mapping[int, int]) -> StartPlacement:

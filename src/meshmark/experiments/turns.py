@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final
 
 from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.experiments.experiment import ExperimentRun, Side
-from meshmark.experiments.figure import FigureOfMerit
-from meshmark.experiments.setting import Setting
-from meshmark.experiments.start_placement import UNKNOWN, placement_of
+from meshmark.experiments.plan import SettingsPlan
+from meshmark.experiments.start_placement import UNKNOWN, placement_note, placement_of
 from meshmark.experiments.trial import check_space, last_line, printable, tail
 from meshmark.place.other_work import OtherWork
 from meshmark.store.files import open_private
 from meshmark.values.secrets import reveal_variables, reveal_words
 
-
-class SettingsPlan(Protocol):
-    """A plan of an experiment or of a rating."""
-
-    command: list[str]
-    budget_s: float
-    timeout_s: float | None
-    restore: str
-
-    @property
-    def settings(self) -> Mapping[Side, Setting]:
-        """Return the settings by label."""
-        ...
-
-    @property
-    def figure(self) -> FigureOfMerit:
-        """Return how the figure of merit is read from the output of a run."""
-        ...
+_VERDICT_BYTES: Final = 1 << 16
 
 
 class SettingRunner:
@@ -72,8 +53,10 @@ class SettingRunner:
             self._shell(f"{_label(side)}: {setting.shell}", setting.shell_argv())
         out, err = self._files("run")
         record = self.folder / "placement.jsonl"
-        record.unlink(missing_ok=True)
-        observing = [] if self._node_of is None else ["--verify", "--record", str(record)]
+        observing = []
+        if self._node_of is not None:
+            record.unlink(missing_ok=True)
+            observing = ["--verify", "--record", str(record)]
         argv = setting.argv(self.plan.command, self._through_run, observing)
         other_work = OtherWork()
         exit_report = run_to_end(argv, {} if setting.host else setting.environment, out, err, self._limit_s)
@@ -86,7 +69,7 @@ class SettingRunner:
             outcome.others_share, outcome.stolen_share, outcome.flags = shares.others, shares.stolen, shares.flags
         if self._node_of is not None:
             outcome.place = _place(record, self._node_of)
-            _cut_verdict(err)
+            cut_verdict(err)
         if reason := failure(exit_report, out, err, self._limit_s):
             outcome.reason = reason
         else:
@@ -139,21 +122,19 @@ class SettingRunner:
 def _place(record: Path, node_of: Mapping[int, int]) -> str:
     """Return where a run was, from the record of `meshmark run`."""
     try:
-        lines = [json.loads(line) for line in record.read_text(encoding="utf-8", errors="replace").splitlines()]
+        note = placement_note(record.read_text(encoding="utf-8", errors="replace"))
     except (OSError, ValueError):
         return UNKNOWN
-    for line in lines:
-        if isinstance(line, dict) and line.get("kind") == "placement":
-            return placement_of(line, node_of).place
-    return UNKNOWN
+    return placement_of(note or {}, node_of).place
 
 
-def _cut_verdict(err: Path) -> None:
-    """Remove the lines that `meshmark run`, not the command, wrote last: its verdict about the placement."""
-    text = err.read_bytes()
-    if match := re.search(rb"^placement (?:held|did not hold): ", text, flags=re.MULTILINE):
-        with err.open("r+b") as file:
-            file.truncate(match.start())
+def cut_verdict(err: Path) -> None:
+    """Remove the last lines of an observed run, in which `meshmark run` states whether the placement held."""
+    with err.open("r+b") as file:
+        start = max(0, file.seek(0, 2) - _VERDICT_BYTES)
+        file.seek(start)
+        if match := re.search(rb"^placement (?:held|did not hold): ", file.read(), re.M):
+            file.truncate(start + match.start())
 
 
 def _label(side: Side) -> str:

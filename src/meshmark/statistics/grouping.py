@@ -42,7 +42,7 @@ class Cut:
     Attributes:
         kind: Whether the parts differ by level or by spread.
         low, high: Configurations of the part with the lower and the higher level or spread.
-        ratio: Level or spread of the higher part over that of the lower part.
+        ratio: Level or spread of the higher part, divided by the level or spread of the lower part.
         p: Probability of at least such a cut if runs are exchanged at random between the configurations.
         counts: Whether the parts are different groups.
     """
@@ -92,6 +92,14 @@ def divide(
         tuple(i for i, parts in enumerate(groups) for _ in parts),
         tuple(division.cuts),
     )
+
+
+def rounds_needed(configurations: int) -> int:
+    """Return from how many rounds on one of at least two configurations is significantly different by being the best.
+
+    Of n rounds with k configurations, it is the same one that is the best in all by chance with probability k^(1 - n).
+    """
+    return math.ceil(1 + math.log(1 / SIGNIFICANCE) / math.log(configurations) - 1e-9)
 
 
 class _Division:

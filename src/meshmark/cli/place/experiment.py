@@ -27,10 +27,14 @@ from meshmark.cli.place.setting_options import (
     BetterOption,
     MetricOption,
     PatternOption,
+    ProgressTimer,
     RestoreOption,
+    ResumeOption,
+    SeedOption,
+    TimeoutOption,
     complete_setting,
+    end_if_interrupted,
 )
-from meshmark.cli.process import ended
 from meshmark.cli.results.gate import AllowUnjudgedOption, check_judged, check_used
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import default_store, run_folder
@@ -41,8 +45,6 @@ if TYPE_CHECKING:
 
 _BUDGET_S: Final = 300.0
 _MAX_PAIRS: Final = 1000
-_EVERY_S: Final = 10.0  # time between lines of progress without a terminal
-_EVERY_ON_TERMINAL_S: Final = 1.0
 _FailOnOption = Annotated[
     str,
     typer.Option(
@@ -73,9 +75,7 @@ def experiment(
     budget_s: Annotated[float, time_option("--budget", "time limit", low=0.01, default="5m")] = 0.0,
     max_pairs: Annotated[int, typer.Option("--max-pairs", help="maximum number of pairs", min=1)] = _MAX_PAIRS,
     warmup: Annotated[int, typer.Option("--warmup", help="warm-up pairs, which do not count", min=0)] = 1,
-    timeout_s: Annotated[
-        float, time_option("--timeout", "maximum time of one run", low=0.001, default="the budget")
-    ] = 0.0,
+    timeout_s: TimeoutOption = 0.0,
     margin: Annotated[str, typer.Option("--margin", help="smallest difference that matters", metavar="PERCENT")] = "2%",
     metric: MetricOption = "",
     pattern: PatternOption = "",
@@ -83,13 +83,8 @@ def experiment(
     fail_on: _FailOnOption = "",
     allow_unjudged: AllowUnjudgedOption = False,
     restore: RestoreOption = "",
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="seed of the order of runs [random]", show_default=False)
-    ] = None,
-    resume: Annotated[
-        str,
-        typer.Option("--resume", help="resume this run, or the run in this folder", metavar="RUN", show_default=False),
-    ] = "",
+    seed: SeedOption = None,
+    resume: ResumeOption = "",
     store: StoreOption = None,
     no_store: NoStoreOption = False,
     as_markdown: MarkdownOption = False,
@@ -124,7 +119,7 @@ def experiment(
         )
     result = _conducted(plan, folder, bool(resume))
     _keep(result, folder, "json" if as_json else "markdown" if as_markdown else "text", store, no_store)
-    _end_if_interrupted(result)
+    end_if_interrupted(result.stopped, "experiment", plan.run)
     _check(result, limit, fail_on, allow_unjudged)
 
 
@@ -172,15 +167,6 @@ def _conducted(plan: ExperimentPlan, folder: Path, resumed: bool) -> Experiment:
             turns.restore()
 
 
-def _end_if_interrupted(experiment: Experiment) -> None:
-    from meshmark.experiments.experiment import INTERRUPTED
-
-    if experiment.stopped == INTERRUPTED:
-        text, status = ended()
-        say(f"meshmark: {text}; resume with meshmark experiment --resume {experiment.plan.run}")
-        raise SystemExit(status)
-
-
 def _asked(words: list[str]) -> dict[str, Any]:
     """Return the settings and the command."""
     if len(words) < 3:
@@ -194,17 +180,14 @@ def _asked(words: list[str]) -> dict[str, Any]:
 
 
 class _PairProgress:
-    """Prints a line on standard error after a pair, at most every second on a terminal, otherwise every ten seconds."""
+    """Prints a line on standard error after a pair."""
 
     def __init__(self) -> None:
-        self._last = time.monotonic()
-        self._every_s = _EVERY_ON_TERMINAL_S if sys.stderr.isatty() else _EVERY_S
+        self._timer = ProgressTimer()
 
     def __call__(self, experiment: Experiment) -> None:
-        now = time.monotonic()
-        if now - self._last < self._every_s or not experiment.pairs:
+        if not experiment.pairs or not self._timer.is_due():
             return
-        self._last = now
         from meshmark.views.terminal.experiments.experiment import interval_text
 
         ratios = sorted(experiment.ratios)

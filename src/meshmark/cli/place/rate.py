@@ -18,10 +18,14 @@ from meshmark.cli.place.setting_options import (
     BetterOption,
     MetricOption,
     PatternOption,
+    ProgressTimer,
     RestoreOption,
+    ResumeOption,
+    SeedOption,
+    TimeoutOption,
     complete_setting,
+    end_if_interrupted,
 )
-from meshmark.cli.process import ended
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.values.paths import default_store, run_folder
 from meshmark.values.secrets import hide_text, hide_words, mask_words
@@ -31,8 +35,6 @@ if TYPE_CHECKING:
 
 _BUDGET_S: Final = 600.0
 _ROUNDS: Final = 10
-_EVERY_S: Final = 10.0  # time between lines of progress without a terminal
-_EVERY_ON_TERMINAL_S: Final = 1.0
 
 
 def register(app: typer.Typer) -> None:
@@ -52,9 +54,7 @@ def rate(
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", help="runs of each setting", min=1, max=10_000)] = _ROUNDS,
     budget_s: Annotated[float, time_option("--budget", "time limit", low=0.01, default="10m")] = 0.0,
-    timeout_s: Annotated[
-        float, time_option("--timeout", "maximum time of one run", low=0.001, default="the budget")
-    ] = 0.0,
+    timeout_s: TimeoutOption = 0.0,
     margin: Annotated[
         str, typer.Option("--margin", help="difference of medians that does not matter", metavar="PERCENT")
     ] = "2%",
@@ -82,13 +82,8 @@ def rate(
         typer.Option("--add-to", help="add the runs to this CSV file, and rate all runs in it", show_default=False),
     ] = None,
     restore: RestoreOption = "",
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="seed of the order of runs [random]", show_default=False)
-    ] = None,
-    resume: Annotated[
-        str,
-        typer.Option("--resume", help="resume this run, or the run in this folder", metavar="RUN", show_default=False),
-    ] = "",
+    seed: SeedOption = None,
+    resume: ResumeOption = "",
     store: StoreOption = None,
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
@@ -217,17 +212,14 @@ def _conducted(plan: RatingPlan, folder: Path, resumed: bool) -> RatingSession:
 
 
 class _RatingProgress:
-    """Prints a line on standard error after a run, at most every second on a terminal, otherwise every ten seconds."""
+    """Prints a line on standard error after a run."""
 
     def __init__(self) -> None:
-        self._last = time.monotonic()
-        self._every_s = _EVERY_ON_TERMINAL_S if sys.stderr.isatty() else _EVERY_S
+        self._timer = ProgressTimer()
 
     def __call__(self, session: RatingSession) -> None:
-        now = time.monotonic()
-        if now - self._last < self._every_s:
+        if not self._timer.is_due():
             return
-        self._last = now
         plan = session.plan
         say(f"run {len(session.runs)} of {plan.rounds * (len(plan.names) - len(session.left_out))}")
 
@@ -236,7 +228,6 @@ def _finish(session: RatingSession, folder: Path, store: Path | None, as_json: b
     """Print and store the result; end with a status other than 0 if the rating was interrupted or nothing ran."""
     from importlib.metadata import version as installed
 
-    from meshmark.experiments.experiment import INTERRUPTED
     from meshmark.experiments.rating import Rating, to_json
     from meshmark.experiments.rating_session import records
     from meshmark.machine.boot import keep
@@ -247,16 +238,12 @@ def _finish(session: RatingSession, folder: Path, store: Path | None, as_json: b
     from meshmark.store.store import Store
 
     plan, runs = session.plan, session.rated()
-    if session.stopped == INTERRUPTED:
-        text, status = ended()
-        say(f"meshmark: {text}; resume with meshmark rate --resume {plan.run}")
-        raise SystemExit(status)
+    end_if_interrupted(session.stopped, "rate", plan.run)
     if not runs:
         name, reason = next(iter(session.left_out.items()))
         raise MeshmarkError(f"rate: every setting failed: {name}: {reason}")
     first = session.counted[0]
-    direction = plan.better or ("higher" if first.better == "higher" else "lower")
-    merit = MeritUnit("higher" if direction == "higher" else "lower", first.unit)
+    merit = MeritUnit("higher" if first.better == "higher" else "lower", first.unit)
     about = {
         "runs": len(session.runs),
         "rounds": plan.rounds,
@@ -302,12 +289,13 @@ def _rated_file(path: Path, by: str, value: str, better: str, margin: float) -> 
     Raises:
         UsageError: The file has no runs, or does not state which direction is better, and neither does an option.
     """
+    from meshmark.experiments.figure import DIRECTIONS
     from meshmark.experiments.rating import Rating, to_json
     from meshmark.experiments.rating_file import read_runs
     from meshmark.statistics.pairs import MeritUnit
 
-    if better not in ("", "lower", "higher"):
-        raise UsageError(f"--better: found '{better}'; allowed: lower, higher")
+    if better not in ("", *DIRECTIONS):
+        raise UsageError(f"--better: found '{better}'; allowed: {', '.join(DIRECTIONS)}")
     file = read_runs(path, [column.strip() for column in by.split(",")], value)
     if not file.runs:
         raise UsageError(f"{path.name}: found no runs; at least one is required")

@@ -1,12 +1,20 @@
-"""Options of the commands that run a command under several settings, and the completion of a setting."""
+"""Parts of the commands that run a command under several settings: options, completion, progress, interruption."""
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import Annotated, Final
 
 import typer
 
 from meshmark.cli.completion import beginning, policies
+from meshmark.cli.console import say
+from meshmark.cli.options import time_option
+from meshmark.cli.process import ended
+
+_EVERY_S: Final = 10.0  # time between lines of progress without a terminal
+_EVERY_ON_TERMINAL_S: Final = 1.0
 
 _HELPS: Final = {
     "same": "the command as it is",
@@ -51,6 +59,50 @@ RestoreOption = Annotated[
     str,
     typer.Option("--restore", help="shell command to run at the end", metavar="COMMAND", show_default=False),
 ]
+
+
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", help="seed of the order of runs [random]", show_default=False)
+]
+
+ResumeOption = Annotated[
+    str,
+    typer.Option("--resume", help="resume this run, or the run in this folder", metavar="RUN", show_default=False),
+]
+
+TimeoutOption = Annotated[float, time_option("--timeout", "maximum time of one run", low=0.001, default="the budget")]
+
+
+class ProgressTimer:
+    """Limits lines of progress on standard error: at most every second on a terminal, otherwise every ten seconds."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._every_s = _EVERY_ON_TERMINAL_S if sys.stderr.isatty() else _EVERY_S
+
+    def is_due(self) -> bool:
+        """Return whether a line may be printed now, which then counts as printed."""
+        now = time.monotonic()
+        if now - self._last < self._every_s:
+            return False
+        self._last = now
+        return True
+
+
+def end_if_interrupted(stopped: str, verb: str, run: str) -> None:
+    """End with the status of the signal if the runs were interrupted.
+
+    Args:
+        stopped: Why the runs ended.
+        verb: The command that resumes them.
+        run: Name of the run.
+    """
+    from meshmark.experiments.experiment import INTERRUPTED
+
+    if stopped == INTERRUPTED:
+        text, status = ended()
+        say(f"meshmark: {text}; resume with meshmark {verb} --resume {run}")
+        raise SystemExit(status)
 
 
 def complete_setting(incomplete: str) -> list[tuple[str, str]]:

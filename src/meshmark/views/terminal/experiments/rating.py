@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from meshmark.statistics.grouping import rounds_needed
 from meshmark.values.units import counted, number, percent, plain, ratio_text, seconds
 from meshmark.views.tables import TextTable
 from meshmark.views.terminal.screen import print_table, table_console
@@ -121,12 +121,6 @@ def _smallest_p(answer: Mapping[str, Any]) -> str:
     return f" (p = {number(level['p'], 2)}; a difference counts from p = {answer['significance']:g} on)"
 
 
-def _rounds_needed(answer: Mapping[str, Any]) -> int:
-    """Return the number of rounds in which one configuration being the best every time is significant."""
-    count = len(answer["configurations"])
-    return math.ceil(1 + math.log(1 / answer["significance"]) / math.log(count) - 1e-9) if count > 1 else 0
-
-
 def notes(answer: Mapping[str, Any]) -> list[str]:
     """Return how the rating was reached, and reasons to doubt it."""
     lines = ["spread: mean absolute deviation from the median; starts: how many runs lie at the level of each group"]
@@ -134,7 +128,8 @@ def notes(answer: Mapping[str, Any]) -> list[str]:
     if session is None:
         lines.append("the runs are from a file; whether the configurations alternated is unknown")
         return lines
-    if (few := _rounds_needed(answer)) > session["rounds"]:
+    count = len(answer["configurations"])
+    if count > 1 and (few := rounds_needed(count)) > session["rounds"]:
         lines.append(f"{counted(session['rounds'], 'round')} cannot show a difference; at least {few} are needed")
     lines.append(
         f"stopped because {session['stopped']}, after {seconds(session['spent_s'])}; "
