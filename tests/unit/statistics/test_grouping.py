@@ -72,9 +72,9 @@ def test_differences_within_the_margin_make_no_groups() -> None:
     draw = random.Random(1)
     values = {f"c{i}": [100 + 0.1 * i + draw.gauss(0, 0.01) for _ in range(20)] for i in range(10)}
     assert len(divide(values).groups) == 1
-    found = divide(values, margin=0.001)
-    assert len(found.groups) > 3
-    assert found.cuts[0].counts and {name for part in found.groups for name in part} == set(values)
+    division = divide(values, margin=0.001)
+    assert len(division.groups) > 3
+    assert division.cuts[0].counts and {name for part in division.groups for name in part} == set(values)
 
 
 def test_a_spread_within_the_margin_does_not_matter() -> None:
@@ -95,8 +95,8 @@ def test_rounds_remove_drift() -> None:
 
 
 def test_single_runs_make_no_groups() -> None:
-    found = divide({str(i): [float(i + 1)] for i in range(12)})
-    assert len(found.groups) == 1 and found.cuts[0].p == 1
+    division = divide({str(i): [float(i + 1)] for i in range(12)})
+    assert len(division.groups) == 1 and division.cuts[0].p == 1
 
 
 def test_one_configuration_is_one_group() -> None:
