@@ -450,10 +450,10 @@ def test_the_budget_bounds_all_of_it(instrument: str) -> None:
         assert any(line["type"] == "result" for line in lines)
 
 
-@pytest.mark.parametrize("last", ["32KiB", "128KiB"])
+@pytest.mark.parametrize("last", ["16KiB", "128KiB"])  # half of the smallest caches: 32 KiB do not always fit into them
 def test_a_curve_that_ends_within_a_cache_has_no_end_of_that_cache(last: str) -> None:
     """The capacity of a cache is unknown if no larger footprint was measured."""
-    completed = run("probe", "latency", "--footprint", f"1KiB..{last}", "--interval", "50", "--budget", "60s")
+    completed = run("probe", "latency", "--footprint", f"512B..{last}", "--interval", "50", "--budget", "60s")
     assert completed.returncode == 0, completed.stderr
     results = [line for line in map(json.loads, completed.stdout.splitlines()) if line["type"] == "result"]
     levels = {r["conditions"]["level"] for r in results if r["metric"] == "level_latency"}

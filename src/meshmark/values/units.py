@@ -72,12 +72,12 @@ def number(value: float, digits: int = 3) -> str:
         return "–"
     if value == 0:
         return "0"
-    size = abs(float(f"{value:.{digits - 1}e}"))  # rounded, since rounding may add a digit before the point
-    if size < 1e-4 or size >= 1e7:
-        return f"{value:.{digits - 1}e}"
-    places = max(0, digits - 1 - math.floor(math.log10(size)))
+    rounded = abs(float(f"{value:.{digits - 1}e}"))  # which may have a digit more before the point than the value
+    places = max(0, digits - 1 - math.floor(math.log10(rounded)))
     text = f"{value:.{places}f}"
-    return text if size < 10000 else f"{round(value):,}".replace(",", "\u202f")
+    if rounded < 1e-4 or abs(float(text)) >= 1e7:
+        return f"{value:.{digits - 1}e}"
+    return text if abs(float(text)) < 10000 else f"{round(value):,}".replace(",", "\u202f")
 
 
 def ratio_text(value: float) -> str:
