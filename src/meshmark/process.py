@@ -271,6 +271,34 @@ def children() -> list[int]:
     return pids
 
 
+def end_children(before: Collection[int]) -> int:
+    """End the children that this process did not have before a program ran, and return how many were still running.
+
+    Args:
+        before: Process IDs of the earlier children.
+    """
+    pids: set[int] = set()
+    deadline = time.monotonic() + _KILL_S
+    while time.monotonic() < deadline:
+        new_children = [pid for pid in children() if pid not in before]
+        if not new_children:
+            break
+        for pid in new_children:
+            with contextlib.suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    pids.add(pid)
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+    return len(pids)
+
+
+def left_running(count: int) -> str:
+    """Return why a run that left `count` processes failed; "" if it left none."""
+    if not count:
+        return ""
+    return f"left {count} process{'' if count == 1 else 'es'} running, which {'was' if count == 1 else 'were'} killed"
+
+
 def signal_name(number: int) -> str:
     """Return the name of a signal, such as SIGKILL; `signal 77` if it has no name."""
     with contextlib.suppress(ValueError):

@@ -34,7 +34,6 @@ from meshmark.place.other_work import OtherWork, OtherWorkShares
 from meshmark.store.files import make_folder, open_private, write_text
 from meshmark.store.record import FLAGS, Better
 from meshmark.values.secrets import mask_words
-from meshmark.values.units import counted
 
 _TIMES: Final = ("user", "system", "waiting")
 _LOOK_S: Final = 0.5  # time between checks of the size of the output
@@ -241,16 +240,9 @@ def _run_copies(
             reason = reason or neighbours.end()
         finally:
             process.end([copy.process for copy in running if copy.process.returncode is None])
-            survivors = _end_rest(earlier_children)
-        reason = reason or left_running(survivors)
+            survivors = process.end_children(earlier_children)
+        reason = reason or process.left_running(survivors)
     return reason, _StartedCopies(running, elapsed_s, neighbours)
-
-
-def left_running(count: int) -> str:
-    """Return why a run that left `count` processes failed; "" if it left none."""
-    if not count:
-        return ""
-    return f"left {counted(count, 'process', 'processes')} running, which {'was' if count == 1 else 'were'} killed"
 
 
 def _start(
@@ -483,23 +475,6 @@ def _verify(run: ConfigurationRun, app: Application, each: _CopyProcess, here: P
 
 
 # ------------------------------------------------------------------ processes and files
-
-
-def _end_rest(before: set[int]) -> int:
-    """End the children that this process did not have before a run, and return how many of them were still running."""
-    pids: set[int] = set()
-    deadline = time.monotonic() + _GRACE_S
-    while time.monotonic() < deadline:
-        children = [pid for pid in process.children() if pid not in before]
-        if not children:
-            break
-        for pid in children:
-            with contextlib.suppress(ChildProcessError):
-                if os.waitpid(pid, os.WNOHANG)[0] == 0:
-                    pids.add(pid)
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
-    return len(pids)
 
 
 def end_earlier(folder: Path) -> int:

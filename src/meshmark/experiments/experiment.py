@@ -92,6 +92,7 @@ class ExperimentRun:
         others_share, stolen_share: Shares of the CPU time of this machine that other programs used, and that the
             hypervisor took, during the run; None on another machine.
         place: Where its threads and pages were, see `start_placement`; "" if it was not observed.
+        beside: Results of what ran beside it, by name.
     """
 
     pair: int
@@ -110,6 +111,7 @@ class ExperimentRun:
     others_share: float | None = None
     stolen_share: float | None = None
     place: str = ""
+    beside: dict[str, float] = field(default_factory=dict)
 
     @property
     def shares(self) -> OtherWorkShares | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -22,20 +24,52 @@ from meshmark.values.secrets import reveal_variables, reveal_words
 _VERDICT_BYTES: Final = 1 << 16
 
 
+class Company:
+    """What runs beside a command; by itself nothing.
+
+    Attributes:
+        cpu_s: CPU time that it used between `begin` and `end`, in s.
+        counts: Its results, by name.
+    """
+
+    def __init__(self) -> None:
+        self.cpu_s = 0.0
+        self.counts: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """Mark the start of the command."""
+
+    def end(self) -> str:
+        """Mark its end, and set the results. Return why the run does not count; "" if it counts."""
+        return ""
+
+
+@contextlib.contextmanager
+def _nobody(_: Side) -> Iterator[Company]:
+    yield Company()
+
+
 class SettingRunner:
     """Runs the settings of a plan, one run at a time.
 
     Args:
         folder: Folder for the output of the current run, and of the last run that failed.
         node_of: Node by CPU, if it is to be observed where the threads and the pages of a run are; None if not.
+        beside: Function that returns the context in which a run of a setting takes place.
 
     Raises:
         UsageError: A setting is invalid.
     """
 
-    def __init__(self, plan: SettingsPlan, folder: Path, node_of: Mapping[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        plan: SettingsPlan,
+        folder: Path,
+        node_of: Mapping[int, int] | None = None,
+        beside: Callable[[Side], AbstractContextManager[Company]] = _nobody,
+    ) -> None:
         self.plan, self.folder = plan, folder
-        self._node_of = node_of
+        self._node_of, self._beside = node_of, beside
         self.settings = plan.settings
         self._through_run = node_of is not None or any(s.options for s in self.settings.values())
         self._limit_s = plan.timeout_s or plan.budget_s
@@ -58,19 +92,23 @@ class SettingRunner:
             record.unlink(missing_ok=True)
             observing = ["--verify", "--record", str(record)]
         argv = setting.argv(self.plan.command, self._through_run, observing)
-        other_work = OtherWork()
-        exit_report = run_to_end(argv, {} if setting.host else setting.environment, out, err, self._limit_s)
+        with self._beside(side) as company:
+            company.begin()
+            other_work = OtherWork()
+            exit_report = run_to_end(argv, {} if setting.host else setting.environment, out, err, self._limit_s)
+            wrong = company.end()
+            shares = other_work.shares(exit_report.user_s + exit_report.system_s + company.cpu_s)
         outcome = ExperimentRun(
             pair=pair, side=side, position=position, value=None, elapsed_s=exit_report.elapsed_s, spent_s=0.0
         )
+        outcome.beside = dict(company.counts)
         if not setting.host:
             outcome.user_s, outcome.system_s = exit_report.user_s, exit_report.system_s
-            shares = other_work.shares(exit_report.user_s + exit_report.system_s)
             outcome.others_share, outcome.stolen_share, outcome.flags = shares.others, shares.stolen, shares.flags
         if self._node_of is not None:
             outcome.place = _place(record, self._node_of)
             cut_verdict(err)
-        if reason := failure(exit_report, out, err, self._limit_s):
+        if reason := failure(exit_report, out, err, self._limit_s) or wrong:
             outcome.reason = reason
         else:
             result = self.plan.figure.read(exit_report.elapsed_s, out, err)

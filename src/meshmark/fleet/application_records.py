@@ -13,11 +13,11 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from meshmark import process
 from meshmark.applications.application import filled, not_installed
 from meshmark.applications.attempt import (
     ConfigurationRun,
     file_too_large,
-    left_running,
     no_figure,
     take_figure,
     wrote_too_much,
@@ -258,7 +258,7 @@ def _why_not_ended_well(what: NodeApplication, line: RunLine) -> str:
     if line.how == "output":
         return wrote_too_much(app)
     reason = file_too_large(app, line.status) or status_failure(line.status, line.text, app.limits.timeout_s)
-    return reason or left_running(line.left)
+    return reason or process.left_running(line.left)
 
 
 def _unverified(what: NodeApplication, line: RunLine) -> str:

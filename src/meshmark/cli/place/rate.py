@@ -31,7 +31,8 @@ from meshmark.values.paths import default_store, run_folder
 from meshmark.values.secrets import hide_text, hide_words, mask_words
 
 if TYPE_CHECKING:
-    from meshmark.experiments.rating_session import RatingPlan, RatingSession
+    from meshmark.experiments.rating_session import RatingPlan
+    from meshmark.experiments.rounds import Rounds
 
 _BUDGET_S: Final = 600.0
 _ROUNDS: Final = 10
@@ -190,9 +191,9 @@ def _resumed(run: str, settings: list[str], command: list[str]) -> tuple[RatingP
     return plan, folder
 
 
-def _conducted(plan: RatingPlan, folder: Path, resumed: bool) -> RatingSession:
+def _conducted(plan: RatingPlan, folder: Path, resumed: bool) -> Rounds[RatingPlan]:
     """Run the plan and report progress."""
-    from meshmark.experiments.rating_session import conduct
+    from meshmark.experiments.rounds import conduct
     from meshmark.experiments.turns import SettingRunner
     from meshmark.machine.sources import from_sysfs
     from meshmark.store.session import held
@@ -217,19 +218,19 @@ class _RatingProgress:
     def __init__(self) -> None:
         self._timer = ProgressTimer()
 
-    def __call__(self, session: RatingSession) -> None:
+    def __call__(self, session: Rounds[RatingPlan]) -> None:
         if not self._timer.is_due():
             return
         plan = session.plan
         say(f"run {len(session.runs)} of {plan.rounds * (len(plan.names) - len(session.left_out))}")
 
 
-def _finish(session: RatingSession, folder: Path, store: Path | None, as_json: bool) -> None:
+def _finish(session: Rounds[RatingPlan], folder: Path, store: Path | None, as_json: bool) -> None:
     """Print and store the result; end with a status other than 0 if the rating was interrupted or nothing ran."""
     from importlib.metadata import version as installed
 
     from meshmark.experiments.rating import Rating, to_json
-    from meshmark.experiments.rating_session import records
+    from meshmark.experiments.rating_session import rated, records
     from meshmark.machine.boot import keep
     from meshmark.machine.facts import host_id
     from meshmark.place.other_work import disturbance, result_flags
@@ -237,7 +238,7 @@ def _finish(session: RatingSession, folder: Path, store: Path | None, as_json: b
     from meshmark.store.files import write_json
     from meshmark.store.store import Store
 
-    plan, runs = session.plan, session.rated()
+    plan, runs = session.plan, rated(session)
     end_if_interrupted(session.stopped, "rate", plan.run)
     if not runs:
         name, reason = next(iter(session.left_out.items()))
@@ -271,7 +272,7 @@ def _finish(session: RatingSession, folder: Path, store: Path | None, as_json: b
     _print(answer, as_json)
 
 
-def _add(session: RatingSession, merit: Any) -> None:
+def _add(session: Rounds[RatingPlan], merit: Any) -> None:
     """Add the runs to the file, unless they were added before an interruption."""
     from meshmark.experiments.rating_file import add_runs, read_runs
 
