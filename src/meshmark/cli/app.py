@@ -34,6 +34,8 @@ from meshmark.cli.place.advise import register as register_advise
 from meshmark.cli.place.experiment import register as register_experiment
 from meshmark.cli.place.place import register as register_place
 from meshmark.cli.place.rate import register as register_rate
+from meshmark.cli.predict.predict import app as predict_app
+from meshmark.cli.predict.profile import register as register_profile
 from meshmark.cli.process import end_by_signals, ended, flushed, leave, memory_limit, open_streams, output_is_full
 from meshmark.cli.results.claims import register as register_claims
 from meshmark.cli.results.compare import register as register_compare
@@ -64,6 +66,8 @@ SECTIONS: Final = {
         "history",
         "experiment",
         "rate",
+        "profile",
+        "predict",
         "claims",
         "list",
         "machine",
@@ -112,6 +116,7 @@ app.add_typer(model_app, name="model")
 load_app.command("queue")(queue)
 app.add_typer(load_app, name="load")
 app.add_typer(mpi_app, name="mpi")
+app.add_typer(predict_app, name="predict")
 register_measure(app)
 register_survey(app)
 register_compare(app)
@@ -123,6 +128,7 @@ register_export(app)
 register_share(app)
 register_experiment(app)
 register_rate(app)
+register_profile(app)
 register_claims(app)
 register_completion(app)
 register_watch(app)

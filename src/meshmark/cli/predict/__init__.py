@@ -1,0 +1,1 @@
+"""Commands that profile programs and predict from profiles."""

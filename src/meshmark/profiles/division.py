@@ -1,0 +1,111 @@
+"""Divides CPUs between a program and the neighbours that put pressure on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshmark.errors import AbsentError, UsageError
+from meshmark.machine.topology import Topology
+from meshmark.machine.tree import format_list
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """The CPUs of a program and of its neighbours.
+
+    Attributes:
+        program: CPUs that the program may use, in ascending order.
+        neighbours: CPUs that have a neighbour each, in ascending order; none of them is a CPU of the program.
+        first_bytes: Size of the first-level data cache of a neighbour's CPU.
+        private_bytes: Size of its largest cache that no CPU of the program shares; 0 if there is none.
+        shared_bytes: Size of the smallest cache that a CPU of the program and one of a neighbour share; 0 if there is
+            none.
+        last_bytes: Size of the last-level cache of a neighbour's CPU.
+        siblings: Whether a CPU of the program and one of a neighbour are threads of one core.
+    """
+
+    program: tuple[int, ...]
+    neighbours: tuple[int, ...]
+    first_bytes: int
+    private_bytes: int
+    shared_bytes: int
+    last_bytes: int
+    siblings: bool
+
+    @property
+    def text(self) -> str:
+        """Return the division in words, which records have as a condition."""
+        return f"program on CPUs {format_list(self.program)}, neighbours on CPUs {format_list(self.neighbours)}"
+
+
+def divide(machine: Topology, program: Sequence[int] = (), neighbours: Sequence[int] = ()) -> Division:
+    """Return the division of the CPUs that this process may use.
+
+    Args:
+        machine: Topology of this machine.
+        program: CPUs of the program; by default half of the cores that share the largest last-level cache, and half of
+            the CPUs of a single core.
+        neighbours: CPUs of the neighbours; by default one CPU of each other core that shares this cache.
+
+    Raises:
+        UsageError: A CPU does not exist, is not allowed, or is requested for both.
+        AbsentError: There is only one CPU, or the sizes of caches are unknown.
+    """
+    allowed = set(machine.allowed_cpus)
+    for name, cpus in (("--cpus", program), ("--neighbours", neighbours)):
+        if wrong := sorted(set(cpus) - allowed):
+            raise UsageError(f"{name}: found CPU {wrong[0]}; allowed: {format_list(sorted(allowed))}")
+    if both := sorted(set(program) & set(neighbours)):
+        raise UsageError(f"--neighbours: found CPU {both[0]}, which --cpus contains, too; allowed: other CPUs")
+    if len(allowed) < 2:
+        raise AbsentError("found one CPU for this process; a program and its neighbours need one each")
+    if not program:
+        program = _half(machine, allowed - set(neighbours))
+    if not neighbours:
+        neighbours = _others(machine, allowed, set(program))
+    return _with_caches(machine, tuple(sorted(set(program))), tuple(sorted(set(neighbours))))
+
+
+def _half(machine: Topology, cpus: set[int]) -> list[int]:
+    """Return the CPUs of half of the cores that share the largest last-level cache."""
+    last_level = max((cache.level for cache in machine.caches), default=0)
+    domains = [cpus & set(cache.cpus) for cache in machine.caches if cache.level == last_level] or [cpus]
+    domain = max(domains, key=len)
+    cores = [shared for core in machine.cores if (shared := sorted(domain & set(core.cpus)))]
+    if len(cores) < 2:
+        return cores[0][: len(cores[0]) // 2] or cores[0] if cores else sorted(cpus)[:1]
+    return [cpu for core in cores[: len(cores) // 2] for cpu in core]
+
+
+def _others(machine: Topology, allowed: set[int], program: set[int]) -> list[int]:
+    """Return one CPU of each other core that shares the last-level cache of the program; otherwise of any core."""
+    last_level = max((cache.level for cache in machine.caches), default=0)
+    near = {cpu for c in machine.caches if c.level == last_level and program & set(c.cpus) for cpu in c.cpus}
+    for candidates in ((near or allowed) & allowed - program, allowed - program):
+        cores = [sorted(candidates & set(core.cpus)) for core in machine.cores]
+        apart = [
+            cpus[0] for cpus, core in zip(cores, machine.cores, strict=True) if cpus and not program & set(core.cpus)
+        ]
+        if apart or candidates:
+            return apart or sorted(candidates)
+    raise UsageError("--cpus: found all CPUs; allowed: at least one must remain for neighbours")
+
+
+def _with_caches(machine: Topology, program: tuple[int, ...], neighbours: tuple[int, ...]) -> Division:
+    mine = [c for c in machine.caches if c.kind != "instruction" and c.size_bytes and neighbours[0] in c.cpus]
+    if not mine:
+        raise AbsentError("the kernel reports no sizes of caches, which determine the memory of neighbours")
+    mine.sort(key=lambda cache: cache.level)
+    sizes = [cache.size_bytes or 0 for cache in mine]
+    shared = [size for cache, size in zip(mine, sizes, strict=True) if set(program) & set(cache.cpus)]
+    private = [size for cache, size in zip(mine, sizes, strict=True) if not set(program) & set(cache.cpus)]
+    return Division(
+        program=program,
+        neighbours=neighbours,
+        first_bytes=sizes[0],
+        private_bytes=max(private, default=0),
+        shared_bytes=min(shared, default=0),
+        last_bytes=sizes[-1],
+        siblings=any(set(program) & set(core.cpus) and set(neighbours) & set(core.cpus) for core in machine.cores),
+    )

@@ -1,0 +1,194 @@
+"""Pressures on a program: load kernels that neighbours run, of three kinds and several strengths.
+
+- *compute*: a neighbour computes in registers, which slows a program only by the clock and by what threads of a core
+  share.
+- *cache*: a neighbour reads and writes memory of a certain size over and over, which fills caches.
+- *memory*: a neighbour reads and writes memory that no cache can hold, at a certain rate.
+
+Every neighbour keeps its CPU busy all the time, so that pressures differ only in what they access.
+
+Sources: the bubble of Mars, Tang, Hundt, Skadron, Soffa: Bubble-Up, MICRO 2011, which grows from a cache's to the
+memory's size; the rulers of Zhang, Laurenzano, Mars, Tang: SMiTe, MICRO 2014, one for each resource.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+from typing import Final, Literal
+
+from meshmark.applications.resources.kernel_process import KernelProcess, KernelWork
+from meshmark.profiles.division import Division
+from meshmark.values.units import percent, size
+
+Kind = Literal["compute", "cache", "memory"]
+ALONE: Final = "alone"
+MEMORY: Final[Kind] = "memory"  # the strongest pressure on memory
+RATES: Final = (0.25, 0.5, 0.75)  # of the weaker ones, as shares of its rate
+_PARTS: Final = (0.25, 0.5, 1.0)  # of the shared cache
+_MEMORY_BYTES: Final = 1 << 26  # smallest footprint of a pressure on memory
+_MOST_BYTES: Final = 1 << 30
+_TIMES: Final = 4  # footprint of a pressure on memory as a multiple of the last-level cache
+_ELEMENTS: Final = 64  # per unit of triad, see native/workloads/kernels/stream.cpp
+_LINES: Final = 512.0  # bytes of an array in a unit
+_TRIAD: Final = {
+    "flops": 2.0 * _ELEMENTS,
+    "load_bytes": 2 * _LINES,
+    "store_bytes": _LINES,
+    "line_read_bytes": 3 * _LINES,
+    "line_write_bytes": _LINES,
+}
+_TRIAD_UNITS: Final = 128  # per call, 0.26 MB
+_HORNER: Final = {"flops": 4 * 24 * (2 * 48 + 3.0)}  # see native/workloads/kernels/compute.cpp
+_HORNER_UNITS: Final = 1000
+_SETTLED_LAPS: Final = 2  # passes over its memory after which a neighbour is in its usual state
+_SETTLING_S: Final = 2.0  # time limit of these passes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pressure:
+    """What each neighbour of a program does.
+
+    Attributes:
+        name: Its name: `compute`, `cache 8 MiB`, `memory`, `memory 50 %`.
+        kind: `compute`, `cache` or `memory`.
+        footprint_bytes: Memory of all neighbours together.
+        share: Share of the rate of the strongest pressure of its kind; 1 for as fast as possible.
+    """
+
+    name: str
+    kind: Kind
+    footprint_bytes: int = 0
+    share: float = 1.0
+
+    @property
+    def is_probe(self) -> bool:
+        """Return whether its rate shows how much a program slows it. A neighbour with a fixed rate does not show it."""
+        return self.share == 1
+
+    def work(self, neighbours: int, full_rate: float = 0.0) -> KernelWork:
+        """Return what one neighbour runs.
+
+        Args:
+            neighbours: Number of neighbours, which share the footprint.
+            full_rate: Progress per s of one neighbour at full speed, for a pressure with a lower rate.
+        """
+        if self.kind == "compute":
+            return KernelWork(name=self.name, kernel="horner", unit=_HORNER, units=_HORNER_UNITS)
+        calls_per_s = 0.0 if self.is_probe else self.share * full_rate / (_TRIAD["flops"] * _TRIAD_UNITS)
+        return KernelWork(
+            name=self.name,
+            kernel="triad",
+            volume_bytes=self.footprint_bytes // neighbours,
+            unit=_TRIAD,
+            units=_TRIAD_UNITS,
+            calls_per_s=calls_per_s,
+        )
+
+
+def pressures(division: Division) -> list[Pressure]:
+    """Return the pressures for a division of the CPUs, in the order of their expected effect."""
+    count = len(division.neighbours)
+    sizes = [division.first_bytes // 2 * count] if division.siblings else []
+    if division.private_bytes > division.first_bytes:
+        sizes.append(division.private_bytes // 2 * count)
+    if division.shared_bytes > division.first_bytes:
+        sizes += [round(part * division.shared_bytes) + division.private_bytes * count for part in _PARTS]
+    memory_bytes = min(max(_TIMES * division.last_bytes, _MEMORY_BYTES), _MOST_BYTES)
+    memory_bytes = max(memory_bytes, 2 * division.last_bytes) + division.private_bytes * count
+    return [
+        Pressure(name="compute", kind="compute"),
+        *(Pressure(name=f"cache {size(s)}", kind="cache", footprint_bytes=s) for s in dict.fromkeys(sizes)),
+        *(Pressure(name=f"{MEMORY} {percent(r)}", kind=MEMORY, footprint_bytes=memory_bytes, share=r) for r in RATES),
+        Pressure(name=MEMORY, kind=MEMORY, footprint_bytes=memory_bytes),
+    ]
+
+
+@dataclass(slots=True)
+class Neighbours:
+    """Running neighbours of one kind.
+
+    Attributes:
+        processes: A process on each CPU.
+        pressure: What they do.
+    """
+
+    processes: list[KernelProcess]
+    pressure: Pressure
+
+    def marks(self) -> list[int]:
+        """Return the current moment, for `rate`."""
+        return [process.mark() for process in self.processes]
+
+    def rate(self, start: Sequence[int], end: Sequence[int] | None = None) -> float | None:
+        """Return their progress per second of CPU time between two moments, the mean of the processes.
+
+        The unit is floating-point operations, which all pressures count. Returns None if a process reported no complete
+        window in between.
+        """
+        ends: Sequence[int | None] = end or [None] * len(self.processes)
+        rates = []
+        for process, first, last in zip(self.processes, start, ends, strict=True):
+            windows = process.lines(first, last)[1:]  # the first window began before the mark
+            cpu_s = math.fsum(window["cpu_s"] for window in windows)
+            if cpu_s <= 0:
+                return None
+            rates.append(math.fsum(window["flops"] for window in windows) / cpu_s)
+        return fmean(rates)
+
+    def cpu_s(self, start: Sequence[int], end: Sequence[int]) -> float:
+        """Return the CPU time in s of all processes in the windows between two moments."""
+        moments = zip(self.processes, start, end, strict=True)
+        return math.fsum(window["cpu_s"] for process, a, b in moments for window in process.lines(a, b))
+
+    def settle(self) -> None:
+        """Wait until every neighbour has passed through its memory twice, for at most 2 s."""
+        start_s = time.monotonic()
+        passes = _SETTLED_LAPS * self.pressure.footprint_bytes / len(self.processes)
+        for process in self.processes:
+            process.wait_until(partial(_settled, process, passes, start_s + _SETTLING_S))
+
+    def wait(self, start: Sequence[int], cpu_s: float) -> None:
+        """Wait until every process has reported the progress of so much CPU time since a moment.
+
+        Raises:
+            MeshmarkError: A process ended, or has not reported it after a minute.
+        """
+        for process, mark in zip(self.processes, start, strict=True):
+            process.wait_until(partial(_has_worked, process, mark, cpu_s))
+
+
+def _has_worked(process: KernelProcess, mark: int, cpu_s: float) -> bool:
+    windows = process.lines(mark)
+    return len(windows) > 1 and math.fsum(window["cpu_s"] for window in windows[1:]) >= cpu_s
+
+
+def _settled(process: KernelProcess, passes_bytes: float, until_s: float) -> bool:
+    windows = process.lines(0)[1:]
+    touched_bytes = math.fsum(w.get("line_read_bytes", 0.0) for w in windows)
+    return len(windows) > 1 and (touched_bytes >= passes_bytes or time.monotonic() > until_s)
+
+
+@contextlib.contextmanager
+def running(
+    pressure: Pressure, cpus: Sequence[int], full_rate: float = 0.0, start: Callable[..., KernelProcess] = KernelProcess
+) -> Iterator[Neighbours]:
+    """Run a pressure on these CPUs until the end of the context; when the context begins, it is in its usual state.
+
+    Raises:
+        MeshmarkError: A process cannot be started, or ends.
+    """
+    neighbours = Neighbours([], pressure)
+    try:
+        for cpu in cpus:
+            neighbours.processes.append(start(cpu, pressure.work(len(cpus), full_rate)))
+        neighbours.settle()
+        yield neighbours
+    finally:
+        for process in neighbours.processes:
+            process.end()
