@@ -17,14 +17,14 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 from typing import Final, Literal
 
 from meshmark.applications.resources.kernel_process import KernelProcess, KernelWork
 from meshmark.profiles.division import Division
-from meshmark.values.units import percent, size
+from meshmark.values.units import NBSP, percent, size
 
 Kind = Literal["compute", "cache", "memory"]
 ALONE: Final = "alone"
@@ -101,12 +101,17 @@ def pressures(division: Division) -> list[Pressure]:
         sizes += [round(part * division.shared_bytes) + division.private_bytes * count for part in _PARTS]
     memory_bytes = min(max(_TIMES * division.last_bytes, _MEMORY_BYTES), _MOST_BYTES)
     memory_bytes = max(memory_bytes, 2 * division.last_bytes) + division.private_bytes * count
+    to_memory = Pressure(name=MEMORY, kind=MEMORY, footprint_bytes=memory_bytes)
     return [
         Pressure(name="compute", kind="compute"),
-        *(Pressure(name=f"cache {size(s)}", kind="cache", footprint_bytes=s) for s in dict.fromkeys(sizes)),
-        *(Pressure(name=f"{MEMORY} {percent(r)}", kind=MEMORY, footprint_bytes=memory_bytes, share=r) for r in RATES),
-        Pressure(name=MEMORY, kind=MEMORY, footprint_bytes=memory_bytes),
+        *(Pressure(name=f"cache {_plain(size(s))}", kind="cache", footprint_bytes=s) for s in dict.fromkeys(sizes)),
+        *(replace(to_memory, name=f"{MEMORY} {_plain(percent(rate))}", share=rate) for rate in RATES),
+        to_memory,
     ]
+
+
+def _plain(text: str) -> str:
+    return text.replace(NBSP, " ")
 
 
 @dataclass(slots=True)

@@ -144,16 +144,15 @@ def beside(
     return context
 
 
-def check_runs(session: Rounds[Any]) -> None:
-    """Check the runs so far.
+def check_run(run: ExperimentRun) -> None:
+    """Check a run.
 
     Raises:
         MeshmarkError: The program failed without neighbours.
         UsageError: It was too short for its effect on neighbours to be measured.
     """
-    if ALONE in session.left_out:
-        raise MeshmarkError(f"the program failed without neighbours: {session.left_out[ALONE]}")
-    run = session.runs[-1]
+    if run.side == ALONE and run.value is None:
+        raise MeshmarkError(f"the program failed without neighbours: {run.reason}")
     if run.value is not None and run.elapsed_s < SHORTEST_S:
         raise UsageError(
             f"COMMAND: it ran for {duration(run.elapsed_s)}; allowed: at least {duration(SHORTEST_S)}",

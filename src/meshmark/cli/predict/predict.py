@@ -171,7 +171,7 @@ def _run(plan: Any, folder: Path, resumed: bool) -> Any:
     from meshmark import process
     from meshmark.experiments.rounds import conduct
     from meshmark.experiments.turns import SettingRunner
-    from meshmark.profiles.session import check_runs
+    from meshmark.profiles.session import check_run
     from meshmark.profiles.together import ProgramsBeside
     from meshmark.store.session import held
 
@@ -181,7 +181,7 @@ def _run(plan: Any, folder: Path, resumed: bool) -> Any:
         timer = ProgressTimer()
 
         def report(session: Any) -> None:
-            check_runs(session)
+            check_run(session.runs[-1])
             if timer.is_due():
                 say(f"{plan.name}: run {len(session.runs)} of {plan.rounds * len(plan.labels)}")
 

@@ -156,13 +156,13 @@ def _plan(command: list[str], cpus: tuple[str, str], name: str, **more: Any) -> 
 
 def _cpu_list(option: str, text: str) -> tuple[int, ...]:
     """Return the CPUs that an option names; empty if it is not set."""
-    from meshmark.machine.tree import parse_list
+    from meshmark.machine.tree import MachineError, parse_list
 
     if not text:
         return ()
     try:
         return tuple(parse_list(text))
-    except ValueError:
+    except MachineError:
         raise UsageError(f"{option}: found '{quoted(text)}'; allowed: numbers and ranges, such as 0-3,8") from None
 
 
@@ -185,8 +185,9 @@ def _conducted(plan: ProfilePlan, folder: Path, resumed: bool) -> tuple[Rounds[P
     from meshmark import process
     from meshmark.experiments.rounds import conduct
     from meshmark.experiments.turns import SettingRunner
+    from meshmark.profiles.pressure import ALONE
     from meshmark.profiles.responses import measure
-    from meshmark.profiles.session import beside, check_runs
+    from meshmark.profiles.session import beside, check_run
     from meshmark.store.session import held
     from meshmark.values.units import duration
 
@@ -201,16 +202,19 @@ def _conducted(plan: ProfilePlan, folder: Path, resumed: bool) -> tuple[Rounds[P
                 say(f"measuring how neighbours slow each other: {complete} of {total}")
 
         def report_run(session: Rounds[ProfilePlan]) -> None:
-            check_runs(session)
+            check_run(session.runs[-1])
             if timer.is_due():
                 say(f"run {len(session.runs)} of {plan.rounds * len(plan.labels)}")
 
-        start_s = time.monotonic()
-        responses = measure(folder, plan.division, plan.pressures, report_response)
-        plan.budget_s = max(0.0, plan.budget_s - (time.monotonic() - start_s))
+        responses: list[Response] = []
         runner = SettingRunner(plan, folder, beside=beside(plan, responses))
+        start_s = time.monotonic()
         with process.adopting_orphans():
             try:
+                if not resumed:
+                    check_run(runner.run(0, ALONE, 0))  # warms up the program, and shows early that it cannot run
+                responses += measure(folder, plan.division, plan.pressures, report_response)
+                plan.budget_s = max(0.0, plan.budget_s - (time.monotonic() - start_s))
                 session = conduct(plan, folder, runner.run, report_run)
             finally:
                 runner.restore()
