@@ -7,7 +7,7 @@ from typing import Any
 
 from meshmark.profiles.mixture import QUIET, speed
 from meshmark.profiles.pressure import Kind
-from meshmark.profiles.profile import PressureEffect, Profile
+from meshmark.profiles.profile import PressureEffect, ProgramProfile
 
 KINDS: Mapping[str, Kind] = {"compute": "compute", "cache 8 MiB": "cache", "memory 50 %": "memory", "memory": "memory"}
 RESPONSES = {
@@ -30,7 +30,7 @@ SPEEDS = {
 NOISE = (1.0, 1.002, 0.998, 1.001, 0.999)
 
 
-def made_profile(name: str, noise: Sequence[float] = NOISE, **more: Any) -> Profile:
+def made_profile(name: str, noise: Sequence[float] = NOISE, **more: Any) -> ProgramProfile:
     """Return the profile of a simulated program."""
     probes = {probe: speed(MIXTURES[name], speeds) for probe, speeds in RESPONSES.items()}
     effects = tuple(
@@ -59,4 +59,4 @@ def made_profile(name: str, noise: Sequence[float] = NOISE, **more: Any) -> Prof
         "responses": RESPONSES,
         **more,
     }
-    return Profile(**fields)
+    return ProgramProfile(**fields)

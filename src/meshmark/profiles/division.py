@@ -11,16 +11,16 @@ from meshmark.machine.tree import format_list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Division:
+class CpuDivision:
     """The CPUs of a program and of its neighbours.
 
     Attributes:
         program: CPUs that the program may use, in ascending order.
         neighbours: CPUs that have a neighbour each, in ascending order; none of them is a CPU of the program.
         first_bytes: Size of the first-level data cache of a neighbour's CPU.
-        private_bytes: Size of its largest cache that no CPU of the program shares; 0 if there is none.
-        shared_bytes: Size of the smallest cache that a CPU of the program and one of a neighbour share; 0 if there is
-            none.
+        private_bytes: Size of its largest cache that no CPU of the program shares; 0 if all are shared.
+        shared_bytes: Size of the smallest cache that a CPU of the program and one of a neighbour share; 0 if they
+            share no cache.
         last_bytes: Size of the last-level cache of a neighbour's CPU.
         siblings: Whether a CPU of the program and one of a neighbour are threads of one core.
     """
@@ -39,7 +39,7 @@ class Division:
         return f"program on CPUs {format_list(self.program)}, neighbours on CPUs {format_list(self.neighbours)}"
 
 
-def divide(machine: Topology, program: Sequence[int] = (), neighbours: Sequence[int] = ()) -> Division:
+def divide(machine: Topology, program: Sequence[int] = (), neighbours: Sequence[int] = ()) -> CpuDivision:
     """Return the division of the CPUs that this process may use.
 
     Args:
@@ -92,7 +92,7 @@ def _others(machine: Topology, allowed: set[int], program: set[int]) -> list[int
     raise UsageError("--cpus: found all CPUs; allowed: at least one must remain for neighbours")
 
 
-def _with_caches(machine: Topology, program: tuple[int, ...], neighbours: tuple[int, ...]) -> Division:
+def _with_caches(machine: Topology, program: tuple[int, ...], neighbours: tuple[int, ...]) -> CpuDivision:
     mine = [c for c in machine.caches if c.kind != "instruction" and c.size_bytes and neighbours[0] in c.cpus]
     if not mine:
         raise AbsentError("the kernel reports no sizes of caches, which determine the memory of neighbours")
@@ -100,7 +100,7 @@ def _with_caches(machine: Topology, program: tuple[int, ...], neighbours: tuple[
     sizes = [cache.size_bytes or 0 for cache in mine]
     shared = [size for cache, size in zip(mine, sizes, strict=True) if set(program) & set(cache.cpus)]
     private = [size for cache, size in zip(mine, sizes, strict=True) if not set(program) & set(cache.cpus)]
-    return Division(
+    return CpuDivision(
         program=program,
         neighbours=neighbours,
         first_bytes=sizes[0],

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from meshmark.profiles.mixture import QUIET, misfit, shares_of
-from meshmark.profiles.profile import PressureEffect, Profile
+from meshmark.profiles.profile import PressureEffect, ProgramProfile
 from meshmark.statistics.geometric import MIN_RUNS, GeometricMean, mean_of, over
 
 MARGIN: Final = 0.05  # smallest increase of the time that matters
@@ -42,7 +42,7 @@ class Limit:
     matters: Literal["yes", "no", "unknown"]
 
 
-def limits(profile: Profile) -> list[Limit]:
+def limits(profile: ProgramProfile) -> list[Limit]:
     """Return the limits of a program, the greatest first."""
     each_limit = []
     weaker: GeometricMean | None = None
@@ -66,7 +66,7 @@ def _matters(factor: GeometricMean, rounds: int) -> Literal["yes", "no", "unknow
     return "yes" if interval[0] > 1 + MARGIN else "no"
 
 
-def limiting(profile: Profile) -> str:
+def limiting(profile: ProgramProfile) -> str:
     """Return the component that limits a program most."""
     all_limits = limits(profile)
     if all_limits[0].matters == "yes":
@@ -91,7 +91,7 @@ class Demand:
     misfit: float
 
 
-def demand(profile: Profile) -> Demand | None:
+def demand(profile: ProgramProfile) -> Demand | None:
     """Return the demand of a program; None if no probe was measured."""
     probes = profile.probes
     if not probes:
@@ -109,7 +109,7 @@ def demand(profile: Profile) -> Demand | None:
     )
 
 
-def to_json(profile: Profile) -> dict[str, Any]:
+def to_json(profile: ProgramProfile) -> dict[str, Any]:
     """Return the object that `--json` prints: the profile, its limits and its demand."""
     taken = demand(profile)
     return {

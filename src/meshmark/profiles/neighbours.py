@@ -18,7 +18,7 @@ import numpy as np
 from meshmark.errors import UsageError
 from meshmark.machine.tree import format_list
 from meshmark.profiles.mixture import misfit, shares_of, speed
-from meshmark.profiles.profile import Profile
+from meshmark.profiles.profile import ProgramProfile
 from meshmark.statistics.verdicts import Interval
 
 _DRAWS: Final = 200
@@ -45,7 +45,7 @@ class PredictedSlowdown:
     misfit: float
 
 
-def check_comparable(profiles: Sequence[Profile], names: Sequence[str]) -> None:
+def check_comparable(profiles: Sequence[ProgramProfile], names: Sequence[str]) -> None:
     """Check that profiles were made on the same machine with the same division of its CPUs.
 
     Raises:
@@ -74,7 +74,9 @@ def check_comparable(profiles: Sequence[Profile], names: Sequence[str]) -> None:
             raise UsageError(f"{name}: effects: found no slowdowns that the program causes; at least one is required")
 
 
-def predict(program: Profile, neighbour: Profile, names: tuple[str, str], seed: int = 1) -> PredictedSlowdown:
+def predict(
+    program: ProgramProfile, neighbour: ProgramProfile, names: tuple[str, str], seed: int = 1
+) -> PredictedSlowdown:
     """Predict the slowdown of a program beside another.
 
     Args:
@@ -126,7 +128,7 @@ def best_pairs(costs: Mapping[tuple[int, int], float], count: int) -> list[tuple
     return [pair for pair, is_chosen in zip(pairs, solution.x, strict=True) if is_chosen > 0.5]
 
 
-def predict_all(profiles: Sequence[Profile], names: Sequence[str]) -> dict[str, Any]:
+def predict_all(profiles: Sequence[ProgramProfile], names: Sequence[str]) -> dict[str, Any]:
     """Return the object that `meshmark predict neighbours --json` prints: all ordered pairs, and the best division.
 
     Args:

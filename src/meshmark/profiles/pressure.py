@@ -16,14 +16,14 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 from typing import Final, Literal
 
 from meshmark.applications.resources.kernel_process import KernelProcess, KernelWork
-from meshmark.profiles.division import Division
+from meshmark.profiles.division import CpuDivision
 from meshmark.values.units import NBSP, percent, size
 
 Kind = Literal["compute", "cache", "memory"]
@@ -51,7 +51,7 @@ _SETTLING_S: Final = 2.0  # time limit of these passes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pressure:
+class NeighbourPressure:
     """What each neighbour of a program does.
 
     Attributes:
@@ -91,7 +91,7 @@ class Pressure:
         )
 
 
-def pressures(division: Division) -> list[Pressure]:
+def pressures(division: CpuDivision) -> list[NeighbourPressure]:
     """Return the pressures for a division of the CPUs, in the order of their expected effect."""
     count = len(division.neighbours)
     sizes = [division.first_bytes // 2 * count] if division.siblings else []
@@ -101,10 +101,13 @@ def pressures(division: Division) -> list[Pressure]:
         sizes += [round(part * division.shared_bytes) + division.private_bytes * count for part in _PARTS]
     memory_bytes = min(max(_TIMES * division.last_bytes, _MEMORY_BYTES), _MOST_BYTES)
     memory_bytes = max(memory_bytes, 2 * division.last_bytes) + division.private_bytes * count
-    to_memory = Pressure(name=MEMORY, kind=MEMORY, footprint_bytes=memory_bytes)
+    to_memory = NeighbourPressure(name=MEMORY, kind=MEMORY, footprint_bytes=memory_bytes)
     return [
-        Pressure(name="compute", kind="compute"),
-        *(Pressure(name=f"cache {_plain(size(s))}", kind="cache", footprint_bytes=s) for s in dict.fromkeys(sizes)),
+        NeighbourPressure(name="compute", kind="compute"),
+        *(
+            NeighbourPressure(name=f"cache {_plain(size(s))}", kind="cache", footprint_bytes=s)
+            for s in dict.fromkeys(sizes)
+        ),
         *(replace(to_memory, name=f"{MEMORY} {_plain(percent(rate))}", share=rate) for rate in RATES),
         to_memory,
     ]
@@ -115,7 +118,7 @@ def _plain(text: str) -> str:
 
 
 @dataclass(slots=True)
-class Neighbours:
+class RunningPressure:
     """Running neighbours of one kind.
 
     Attributes:
@@ -124,7 +127,7 @@ class Neighbours:
     """
 
     processes: list[KernelProcess]
-    pressure: Pressure
+    pressure: NeighbourPressure
 
     def marks(self) -> list[int]:
         """Return the current moment, for `rate`."""
@@ -180,18 +183,16 @@ def _settled(process: KernelProcess, passes_bytes: float, until_s: float) -> boo
 
 
 @contextlib.contextmanager
-def running(
-    pressure: Pressure, cpus: Sequence[int], full_rate: float = 0.0, start: Callable[..., KernelProcess] = KernelProcess
-) -> Iterator[Neighbours]:
+def running(pressure: NeighbourPressure, cpus: Sequence[int], full_rate: float = 0.0) -> Iterator[RunningPressure]:
     """Run a pressure on these CPUs until the end of the context; when the context begins, it is in its usual state.
 
     Raises:
         MeshmarkError: A process cannot be started, or ends.
     """
-    neighbours = Neighbours([], pressure)
+    neighbours = RunningPressure([], pressure)
     try:
         for cpu in cpus:
-            neighbours.processes.append(start(cpu, pressure.work(len(cpus), full_rate)))
+            neighbours.processes.append(KernelProcess(cpu, pressure.work(len(cpus), full_rate)))
         neighbours.settle()
         yield neighbours
     finally:

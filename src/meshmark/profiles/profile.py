@@ -36,7 +36,7 @@ class PressureEffect(Excerpt):
     """What a pressure and the program do to each other.
 
     Attributes:
-        name, kind, footprint_bytes: See `pressure.Pressure`.
+        name, kind, footprint_bytes: See `pressure.NeighbourPressure`.
         bytes_per_s: Bytes that all neighbours transfer per s if they are alone; 0 if they access no memory.
         slowdowns: By round, the time of the program beside it divided by its time alone.
         caused: By round, how much slower the neighbours are beside the program than alone; empty for neighbours with a
@@ -67,7 +67,7 @@ class PressureEffect(Excerpt):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile(Excerpt):
+class ProgramProfile(Excerpt):
     """A profile of a program on one machine with one division of its CPUs.
 
     Attributes:
@@ -75,8 +75,8 @@ class Profile(Excerpt):
         command: Its command line.
         machine: Name of the machine.
         processor: Model of its processor; "" if unknown.
-        program_cpus, neighbour_cpus: See `division.Division`.
-        shared_bytes: Size of the cache that both share; 0 if there is none.
+        program_cpus, neighbour_cpus: See `division.CpuDivision`.
+        shared_bytes: Size of the cache that both share; 0 if they share no cache.
         metric, unit, better: What `alone` contains.
         alone: By round, the value of the program alone.
         effects: One for each pressure, in ascending order of their expected effect.
@@ -132,7 +132,7 @@ class Profile(Excerpt):
         return asdict(self)
 
 
-def check(profile: Profile, where: str) -> Profile:
+def check(profile: ProgramProfile, where: str) -> ProgramProfile:
     """Check that a profile is consistent.
 
     Raises:
@@ -141,9 +141,9 @@ def check(profile: Profile, where: str) -> Profile:
     names = {effect.name for effect in profile.effects}
     for probe, speeds in profile.responses.items():
         if probe not in names or not names <= speeds.keys():
-            found = quoted_value(probe)
+            name = quoted_value(probe)
             raise UsageError(
-                f"{where}: responses: found {found}; allowed: a pressure, with a speed beside each of them"
+                f"{where}: responses: found {name}; allowed: a pressure, with a speed beside every pressure"
             )
     empty = next((effect.name for effect in profile.effects if not effect.slowdowns), None)
     if empty is not None:
@@ -151,7 +151,7 @@ def check(profile: Profile, where: str) -> Profile:
     return profile
 
 
-def read_profile(path: Path) -> Profile:
+def read_profile(path: Path) -> ProgramProfile:
     """Read the file of a profile.
 
     Raises:
@@ -169,12 +169,12 @@ def read_profile(path: Path) -> Profile:
     if not isinstance(content, dict) or content.get("type") != "profile":
         raise UsageError(f"{path.name}: type: found no profile; meshmark profile writes one")
     if content.get("schema") != VERSION:
-        found = quoted_value(content.get("schema"))
-        raise UsageError(f"{path.name}: schema: found {found}; allowed: {VERSION}", "make the profile again")
-    return check(checked(Profile, content, path.name), path.name)
+        version = quoted_value(content.get("schema"))
+        raise UsageError(f"{path.name}: schema: found {version}; allowed: {VERSION}", "make the profile again")
+    return check(checked(ProgramProfile, content, path.name), path.name)
 
 
-def names_of(profiles: Sequence[Profile]) -> list[str]:
+def names_of(profiles: Sequence[ProgramProfile]) -> list[str]:
     """Return the names of profiles, each with a number if it occurred before."""
     from meshmark.experiments.rating_session import unique
 

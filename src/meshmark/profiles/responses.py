@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from meshmark.profiles.division import Division
-from meshmark.profiles.pressure import MEMORY, Neighbours, Pressure, running
+from meshmark.profiles.division import CpuDivision
+from meshmark.profiles.pressure import MEMORY, NeighbourPressure, RunningPressure, running
 from meshmark.store.session import Journal
 
 JOURNAL: Final = "responses.jsonl"
@@ -25,7 +25,7 @@ class Response:
 
     Attributes:
         probe: Name of the pressure that the neighbours are.
-        rate: Rate of one of them alone, see `pressure.Neighbours.rate`.
+        rate: Rate of one of them alone, see `pressure.RunningPressure.rate`.
         speeds: Speed beside each pressure on the program's CPUs, relative to the speed alone.
     """
 
@@ -48,7 +48,7 @@ def full_rate(responses: Sequence[Response]) -> float:
     return next((response.rate for response in responses if response.probe == MEMORY), 0.0)
 
 
-def measured_rate(neighbours: Neighbours) -> float:
+def measured_rate(neighbours: RunningPressure) -> float:
     """Return the rate of neighbours during the next 0.2 s of their work; longer, if their CPUs do other work, too.
 
     Raises:
@@ -62,7 +62,7 @@ def measured_rate(neighbours: Neighbours) -> float:
 
 
 def measure(
-    folder: Path, division: Division, pressures: Sequence[Pressure], notify: Callable[[int, int], None]
+    folder: Path, division: CpuDivision, pressures: Sequence[NeighbourPressure], notify: Callable[[int, int], None]
 ) -> list[Response]:
     """Measure the responses of all probes, except those that the journal in the folder contains.
 
@@ -90,7 +90,9 @@ def measure(
     return results
 
 
-def _response(probe: Pressure, division: Division, pressures: Sequence[Pressure], memory_rate: float) -> Response:
+def _response(
+    probe: NeighbourPressure, division: CpuDivision, pressures: Sequence[NeighbourPressure], memory_rate: float
+) -> Response:
     """Measure one probe. Its speed alone is measured before and after each pressure."""
     with running(probe, division.neighbours) as neighbours:
         alone = before = measured_rate(neighbours)

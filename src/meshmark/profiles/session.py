@@ -23,9 +23,9 @@ from meshmark.experiments.setting import Setting
 from meshmark.experiments.turns import Company
 from meshmark.machine.tree import format_list
 from meshmark.place.other_work import result_flags
-from meshmark.profiles.division import Division
-from meshmark.profiles.pressure import ALONE, Neighbours, Pressure, running
-from meshmark.profiles.profile import PressureEffect, Profile
+from meshmark.profiles.division import CpuDivision
+from meshmark.profiles.pressure import ALONE, NeighbourPressure, RunningPressure, running
+from meshmark.profiles.profile import PressureEffect, ProgramProfile
 from meshmark.profiles.responses import Response, full_rate, measured_rate
 from meshmark.store.files import write_json
 from meshmark.store.record import Metric, Record, Scalar
@@ -50,8 +50,8 @@ class ProfilePlan(RoundsPlan):
     """
 
     name: str
-    division: Division
-    pressures: list[Pressure]
+    division: CpuDivision
+    pressures: list[NeighbourPressure]
 
     @property
     def labels(self) -> Sequence[str]:
@@ -80,8 +80,8 @@ class ProfilePlan(RoundsPlan):
         def parse(content: Any) -> ProfilePlan:
             division: dict[str, Any] = content.pop("division")
             division |= {name: tuple(division[name]) for name in ("program", "neighbours")}
-            pressures = [Pressure(**pressure) for pressure in content.pop("pressures")]
-            return ProfilePlan(**content, division=Division(**division), pressures=pressures)
+            pressures = [NeighbourPressure(**pressure) for pressure in content.pop("pressures")]
+            return ProfilePlan(**content, division=CpuDivision(**division), pressures=pressures)
 
         return load_plan(folder / PLAN, parse, "a profile", "meshmark profile -- COMMAND starts one")
 
@@ -105,7 +105,7 @@ class Solitary(Company):
 class _Probe(Solitary):
     """Neighbours beside a run, whose rates are measured."""
 
-    def __init__(self, neighbours: Neighbours) -> None:
+    def __init__(self, neighbours: RunningPressure) -> None:
         super().__init__()
         self._neighbours = neighbours
         self._start: list[int] = []
@@ -162,13 +162,13 @@ def check_run(run: ExperimentRun) -> None:
 
 def made(
     session: Rounds[ProfilePlan], responses: Sequence[Response], machine: str, processor: str, build: str
-) -> Profile:
+) -> ProgramProfile:
     """Return the profile that the runs so far give.
 
     Args:
         session: The runs.
         responses: The responses of all probes.
-        machine, processor, build: See `Profile`.
+        machine, processor, build: See `ProgramProfile`.
 
     Raises:
         MeshmarkError: No run alone has succeeded, or no pressure has a run in the same round.
@@ -197,7 +197,7 @@ def made(
         reason = next(iter(session.left_out.values()), session.stopped)
         raise MeshmarkError(f"profile: no run beside a pressure has succeeded: {reason}")
     first = session.counted[0]
-    return Profile(
+    return ProgramProfile(
         name=plan.name,
         command=shlex.join(plan.command),
         program_cpus=plan.division.program,
@@ -236,7 +236,7 @@ def slowdowns(session: Rounds[Any], label: str) -> list[float]:
     return [1 / ratio if runs[0].better == "higher" else ratio for ratio in ratios]
 
 
-def records(profile: Profile, session: Rounds[ProfilePlan], command_line: str) -> list[Record]:
+def records(profile: ProgramProfile, session: Rounds[ProfilePlan], command_line: str) -> list[Record]:
     """Return the records of a profile: the values alone, and the slowdowns by each pressure and of each probe."""
     shared = {
         "program": profile.name,

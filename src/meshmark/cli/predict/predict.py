@@ -24,7 +24,7 @@ from meshmark.errors import UsageError
 from meshmark.values.paths import run_folder
 
 if TYPE_CHECKING:
-    from meshmark.profiles.profile import Profile
+    from meshmark.profiles.profile import ProgramProfile
 
 _BUDGET_S: Final = 600.0
 _ROUNDS: Final = 5
@@ -93,7 +93,7 @@ def neighbours(
     _print(answer, as_json)
 
 
-def _profile(word: str) -> Profile:
+def _profile(word: str) -> ProgramProfile:
     """Return the profile in a file, or of a run."""
     from meshmark.profiles.profile import read_profile
     from meshmark.profiles.session import RESULT
@@ -104,7 +104,7 @@ def _profile(word: str) -> Profile:
     return read_profile(path)
 
 
-def _new_session(profiles: list[Profile]) -> str:
+def _new_session(profiles: list[ProgramProfile]) -> str:
     """Keep the profiles in the folder of a new run, and return its name."""
     from meshmark.store.files import make_folder, write_file
     from meshmark.store.store import run_name
@@ -117,14 +117,14 @@ def _new_session(profiles: list[Profile]) -> str:
     return run
 
 
-def _of_session(folder: Path) -> list[Profile]:
+def _of_session(folder: Path) -> list[ProgramProfile]:
     """Return the profiles that a run keeps."""
-    from meshmark.profiles.profile import Profile
+    from meshmark.profiles.profile import ProgramProfile
     from meshmark.store.session import Journal
     from meshmark.values.inputs import checked
 
-    def parse(content: Any) -> Profile:
-        return checked(Profile, content, _PROFILES)
+    def parse(content: Any) -> ProgramProfile:
+        return checked(ProgramProfile, content, _PROFILES)
 
     known = [one for _, one in Journal(folder / _PROFILES).entries(parse, "a profile")]
     if not known:
@@ -135,7 +135,12 @@ def _of_session(folder: Path) -> list[Profile]:
 
 
 def _check(
-    answer: dict[str, Any], profiles: list[Profile], names: list[str], run: str, resumed: bool, more: dict[str, Any]
+    answer: dict[str, Any],
+    profiles: list[ProgramProfile],
+    names: list[str],
+    run: str,
+    resumed: bool,
+    more: dict[str, Any],
 ) -> None:
     """Run every program alone and beside the others, and add what was measured to the answer."""
     from meshmark.profiles.together import TogetherPlan, add_measured

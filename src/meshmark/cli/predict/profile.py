@@ -30,7 +30,7 @@ from meshmark.values.secrets import hide_words, mask_words
 
 if TYPE_CHECKING:
     from meshmark.experiments.rounds import Rounds
-    from meshmark.profiles.profile import Profile
+    from meshmark.profiles.profile import ProgramProfile
     from meshmark.profiles.responses import Response
     from meshmark.profiles.session import ProfilePlan
 
@@ -221,7 +221,7 @@ def _conducted(plan: ProfilePlan, folder: Path, resumed: bool) -> tuple[Rounds[P
     return session, responses
 
 
-def _result(session: Rounds[ProfilePlan], responses: list[Response]) -> Profile:
+def _result(session: Rounds[ProfilePlan], responses: list[Response]) -> ProgramProfile:
     from importlib.metadata import version
 
     from meshmark.machine.facts import host_id
@@ -233,7 +233,9 @@ def _result(session: Rounds[ProfilePlan], responses: list[Response]) -> Profile:
     return made(session, responses, machine=host_id(), processor=model, build=version("meshmark"))
 
 
-def _keep(result: Profile, session: Rounds[ProfilePlan], folder: Path, store: Path | None, out: Path | None) -> None:
+def _keep(
+    result: ProgramProfile, session: Rounds[ProfilePlan], folder: Path, store: Path | None, out: Path | None
+) -> None:
     """Write the profile into the folder of the run, the store and the requested file."""
     from meshmark.machine.boot import keep
     from meshmark.profiles.limits import to_json
@@ -256,7 +258,7 @@ def _show_files(paths: list[Path], as_json: bool) -> None:
     _print([read_profile(path) for path in paths], as_json)
 
 
-def _print(profiles: list[Profile], as_json: bool) -> None:
+def _print(profiles: list[ProgramProfile], as_json: bool) -> None:
     from meshmark.profiles.limits import to_json
     from meshmark.views.terminal.experiments.profile import print_profile, print_profiles
 
