@@ -11,6 +11,7 @@ import pytest
 from meshmark.views.pages.build import SECTIONS, write_report
 from meshmark.views.pages.pdf import BROWSERS, print_pdf
 from support import made_run
+from support.made_profile import recorded
 from support.made_rating import rated
 
 pytestmark = pytest.mark.browser
@@ -22,6 +23,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = [*made_run.everything(), *made_run.latency(flags=["disturbed"])[:3], made_run.experiment(1.0, 1.1, 1.2)]
     for program in (made_run.pop, made_run.gyro, made_run.swim, made_run.anatomy):
         records += program(count=4)  # phases are drawn over several numbers of ranks
+    records += recorded("stream", "solver")
     records += [rated("N=1", "A", 98.0, 99.0, 101.0), rated("N=2", "B", 60.0, 90.0, 92.0)]
     return write_report(records, made_run.absences(), made_run.run_info(), out).html
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from meshmark.experiments.rounds import Rounds
+from meshmark.profiles.division import CpuDivision
 from meshmark.profiles.mixture import QUIET, speed
 from meshmark.profiles.pressure import Kind
 from meshmark.profiles.profile import PressureEffect, ProgramProfile
+from meshmark.profiles.session import ProfilePlan, records
+from meshmark.store.record import Record
 
 KINDS: Mapping[str, Kind] = {"compute": "compute", "cache 8 MiB": "cache", "memory 50 %": "memory", "memory": "memory"}
 RESPONSES = {
@@ -60,3 +64,37 @@ def made_profile(name: str, noise: Sequence[float] = NOISE, **more: Any) -> Prog
         **more,
     }
     return ProgramProfile(**fields)
+
+
+def recorded(*names: str) -> list[Record]:
+    """Return the records of profiles."""
+    rows = []
+    for name in names:
+        profile = made_profile(name)
+        plan = ProfilePlan(
+            command=profile.command.split(),
+            name=name,
+            seed=1,
+            budget_s=1.0,
+            timeout_s=None,
+            margin=0.0,
+            pattern="",
+            metric="",
+            better="",
+            restore="",
+            run="made",
+            started="2026-12-01T00:00:00Z",
+            rounds=len(NOISE),
+            division=CpuDivision(
+                program=(0, 1),
+                neighbours=(2, 3),
+                first_bytes=32 << 10,
+                private_bytes=512 << 10,
+                shared_bytes=16 << 20,
+                last_bytes=16 << 20,
+                siblings=False,
+            ),
+            pressures=[],
+        )
+        rows += records(profile, Rounds(plan), "profile")
+    return rows

@@ -25,7 +25,7 @@ from meshmark.machine.tree import format_list
 from meshmark.place.other_work import result_flags
 from meshmark.profiles.division import CpuDivision
 from meshmark.profiles.pressure import ALONE, NeighbourPressure, RunningPressure, running
-from meshmark.profiles.profile import PressureEffect, ProgramProfile
+from meshmark.profiles.profile import PressureEffect, ProgramProfile, interval_of
 from meshmark.profiles.responses import Response, full_rate, measured_rate
 from meshmark.store.files import write_json
 from meshmark.store.record import Metric, Record, Scalar
@@ -257,9 +257,11 @@ def records(profile: ProgramProfile, session: Rounds[ProfilePlan], command_line:
     rows: list[tuple[Metric, Sequence[float], dict[str, Any]]] = [(value, profile.alone, {"pressure": ALONE})]
     for effect in profile.effects:
         conditions = {"pressure": effect.name, **{k: v for k, v in asdict(effect).items() if k in _CONDITIONS}}
-        rows.append((slowdown, effect.slowdowns, conditions))
-        if effect.caused:
-            rows.append((caused, effect.caused, conditions))
+        for metric, factors in ((slowdown, effect.slowdowns), (caused, effect.caused)):
+            if factors:
+                interval = interval_of(factors)
+                bounds = {"run_low": interval[0], "run_high": interval[1]} if interval else {}
+                rows.append((metric, factors, {**conditions, **bounds}))
     return [
         Record.from_samples(
             metric,

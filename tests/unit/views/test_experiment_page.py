@@ -1,11 +1,12 @@
-"""An experiment is drawn pair by pair, a rating run by run."""
+"""An experiment is drawn pair by pair, a rating run by run, a profile pressure by pressure."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from meshmark.store.record import Record
-from meshmark.views.charts.experiments import pairs, ratings
+from meshmark.views.charts.experiments import pairs, ratings, slowdowns
+from support.made_profile import KINDS, recorded
 from support.made_rating import rated
 from support.made_run import experiment as ratio
 
@@ -39,3 +40,13 @@ def test_every_run_of_a_rating_is_a_point_of_its_group() -> None:
     assert [(row["setting"], row["group"]) for row in drawn[:3]] == [("fast", "A")] * 3
     assert sorted(row["value"] for row in drawn) == [49, 50, 50, 51, 99, 100, 100, 101]
     assert ratings([]) is None and ratings([ratio(1.0, 1.1)]) is None
+
+
+def test_slowdowns_of_programs_are_drawn_by_pressure_in_their_order() -> None:
+    chart = slowdowns(recorded("stream", "solver"))
+    assert chart is not None
+    drawn = [row for dataset in chart.data.values() for row in dataset if "low" in row]
+    assert [row["pressure"] for row in drawn] == [*KINDS, *KINDS]
+    assert [row["series"] for row in drawn] == ["stream"] * 4 + ["solver"] * 4
+    assert drawn[3]["low"] < drawn[3]["value"] < drawn[3]["high"]
+    assert slowdowns([]) is None and slowdowns([ratio(1.0, 1.1)]) is None

@@ -21,6 +21,7 @@ from meshmark.views.pages.build import SECTIONS, write_report
 from meshmark.views.terminal.records import print_records
 from meshmark.views.topology_svg import topology_svg
 from support import made_run
+from support.made_profile import recorded
 from support.made_rating import rated
 from support.paths import MACHINES
 
@@ -39,6 +40,7 @@ def rows_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_every_section_is_drawn_and_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
     records = [*made_run.everything(), made_run.experiment(1.0, 1.1, 1.2), rated("N=1", "A", 1.0, 1.1)]
+    records += recorded("stream")
     for program in (made_run.pop, made_run.gyro, made_run.swim, made_run.anatomy):
         records += program(count=4)  # phases need several numbers of ranks
     paths = write_report(records, made_run.absences(), made_run.run_info(), tmp_path)

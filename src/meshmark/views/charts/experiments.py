@@ -1,4 +1,4 @@
-"""Draws experiments, the ratio of each pair of runs with the interval of their median, and the runs of ratings."""
+"""Draws experiments by the ratios of their pairs of runs, the runs of ratings, and the slowdowns of profiles."""
 
 from __future__ import annotations
 
@@ -91,3 +91,38 @@ def ratings(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 def _group(record: Record) -> str:
     """Return the letter of the group of a configuration; "–" if it is not recorded."""
     return str(record.provenance.get("group", "–"))
+
+
+@drawing
+def slowdowns(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Draw the time of programs beside each pressure over their time alone, with the interval, and every run."""
+    rows = selected(records, "profile", "slowdown", texts=("pressure", "program"), above_zero=True)
+    if not rows:
+        return None
+    medians: list[Row] = []
+    runs: list[Row] = []
+    for r in rows:
+        place: Row = {"pressure": str(r.conditions["pressure"]), "series": str(r.conditions["program"])}
+        low, high = r.bounds or (r.value, r.value)
+        medians.append({**place, "value": r.value, "low": low, "high": high, "text": number(r.value)})
+        runs += [{**place, "value": v, "text": number(v)} for v in r.samples if v > 0]
+    names = list(dict.fromkeys(row["series"] for row in medians))
+    pressures = list(dict.fromkeys(row["pressure"] for row in medians))
+    color = alt.Color(
+        "series:N",
+        title=None,
+        scale=alt.Scale(domain=names, range=PALETTE),
+        legend=None if len(names) == 1 else alt.Legend(),
+    )
+    x = alt.X("pressure:N", title="beside neighbours", sort=pressures, axis=alt.Axis(labelAngle=-35))
+    y = alt.Y("value:Q", title="time beside them / time alone", scale=alt.Scale(zero=False, padding=12))
+    tips = [alt.Tooltip(f"{name}:N", title=title) for name, title in (("series", "program"), ("pressure", "beside"))]
+    line = chart_of(medians).encode(x=x, color=color)
+    return alt.layer(
+        chart_of([{"value": 1.0}]).mark_rule(strokeDash=[4, 4], opacity=0.7).encode(y=y),
+        line.mark_rule(strokeWidth=3, opacity=0.35).encode(y=alt.Y("low:Q"), y2="high:Q"),
+        line.mark_line(point=True).encode(y=y, tooltip=[*tips, alt.Tooltip("text:N", title="median")]),
+        chart_of(runs)
+        .mark_point(size=18, filled=True, opacity=0.5)
+        .encode(x=x, y=y, color=color, tooltip=[*tips, alt.Tooltip("text:N", title="run")]),
+    )

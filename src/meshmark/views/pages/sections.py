@@ -239,6 +239,15 @@ SECTIONS = (
         shown="drawn",
     ),
     ChartSection(
+        "profile",
+        "Profile",
+        "profile",
+        "Time of programs beside neighbours that compute, fill caches, or transfer data from and to memory, divided by "
+        "their time alone: every run, the median and its 95 % interval. Dashed: as alone.",
+        experiments.slowdowns,
+        shown="drawn",
+    ),
+    ChartSection(
         "halo",
         "Communication: halo exchange",
         "halo",
