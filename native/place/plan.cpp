@@ -175,7 +175,7 @@ void write_to(const std::string& path, const std::string& text) {
 
 int plan_verb(int argc, char** argv) {
   std::string topology = "host", policy = "balance", jobs = "1", kind = "cores", matrix, within, sharing, taken_list,
-              save;
+              in_use_list, save;
   bool as_json = false;
   Arguments app{
       "Show what a policy would do with successive jobs.\n\n"
@@ -193,6 +193,7 @@ int plan_verb(int argc, char** argv) {
   app.add("--within", within, "use only these CPUs [all allowed CPUs]");
   app.add("--sharing", sharing, "JSON file with the traffic and bandwidth demand of the parts");
   app.add("--taken", taken_list, "CPUs that another job holds");
+  app.add("--in-use", in_use_list, "CPUs that programs without a reservation use");
   app.flag("--json", as_json, "for programs");
   app.add("--save", save, "also write the JSON to this file");
   if (!app.read(argc, argv, "place")) return 0;
@@ -214,6 +215,8 @@ int plan_verb(int argc, char** argv) {
   Occupancy taken;
   if (!taken_list.empty())
     for (const int cpu : parse_cpu_list("--taken", taken_list, machine.allowed)) taken.jobs[machine.cpu(cpu).id] = 1;
+  if (!in_use_list.empty())
+    for (const int cpu : parse_cpu_list("--in-use", in_use_list, machine.allowed)) taken.in_use.insert(cpu);
 
   json plan{{"machine", machine_json(machine, topology)},
             {"policy", policy},

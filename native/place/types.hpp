@@ -3,6 +3,7 @@
 /// relative to a cgroup, unless a name says so.
 #include <map>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -15,10 +16,12 @@ namespace mm::place {
 /// What counts as one processor: a socket, a core with all its threads, a hardware thread. After EGO_DEFINE_NCPUS.
 enum class SlotKind { procs, cores, threads };
 
-/// CPUs that are taken already: how many jobs hold each CPU (by OS index), and which CPUs no other job may use.
+/// CPUs that are taken already: how many jobs hold each CPU (by OS index), which CPUs no other job may use, and which
+/// CPUs programs without a reservation use now.
 struct Occupancy {
   std::map<int, int> jobs;
   std::map<int, bool> exclusive;
+  std::set<int> in_use = {};
 };
 
 /// Traffic and bandwidth demand of the parts, for the policy `sharing`.

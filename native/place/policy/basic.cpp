@@ -9,7 +9,7 @@ namespace mm::place::policy {
 Picked balance(const View& view, const std::vector<Index>& among, bool oversubscribe) {
   std::map<int, std::pair<int, int>> sockets;  // package → occupied slots, their jobs
   for (const Slot& s : view.slots) {
-    sockets[s.package].first += s.load > 0 ? 1 : 0;
+    sockets[s.package].first += s.load > 0 || s.closed ? 1 : 0;
     sockets[s.package].second += s.load;
   }
   Pick pick;

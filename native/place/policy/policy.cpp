@@ -87,6 +87,24 @@ void check(const Request& request) {
       throw UsageError("sharing", "found " + std::to_string(parts) + " parts", std::to_string(n) + ", one per slot");
 }
 
+/// Chooses among slots that no program without a reservation uses, if there are enough of them, otherwise among all.
+Picked pick_unused_first(const View& view, const std::set<int>& in_use) {
+  View unused = view;
+  std::vector<int> avoided;
+  for (policy::Slot& slot : unused.slots)
+    for (const int cpu : slot.cpus)
+      if (slot.load == 0 && !slot.closed && in_use.contains(cpu)) slot.closed = true, avoided.push_back(cpu);
+  if (!avoided.empty()) {
+    std::sort(avoided.begin(), avoided.end());
+    Picked picked = policy::pick(unused, view.request.policy);
+    if (picked && !picked->oversubscribed) {
+      picked->why += "; other programs use CPUs " + cpu_list(avoided);
+      return picked;
+    }
+  }
+  return policy::pick(view, view.request.policy);
+}
+
 std::string limits_of(const Request& request) {
   std::string text;
   if (!request.near.empty()) text += " near " + request.near;
@@ -142,7 +160,7 @@ Placement place(const Machine& machine, const Request& request, const Occupancy&
                            units(request.kind, largest),
                        "1 to " + std::to_string(largest));
   }
-  const Picked picked = policy::pick(view, request.policy);
+  const Picked picked = pick_unused_first(view, taken.in_use);
   if (!picked) {
     const View empty = policy::view_of(machine, request, {});
     if (!policy::pick(empty, request.policy == "pack" ? "pack" : "any"))

@@ -1,4 +1,5 @@
 #include "place/run/job.hpp"
+#include "place/run/in_use.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/options/options.hpp"
 #include "place/command.hpp"
+#include "place/run/in_use.hpp"
 
 namespace mm::place::job {
 
@@ -52,7 +54,14 @@ CommandPlacement decide(const Options& o) {
                        "this rank may use CPUs " + cpu_list(job.machine.allowed) + ", which are too few for " +
                            std::to_string(request.slots) + " " + name(request.kind),
                        "a launcher that does not bind: mpirun --bind-to none, srun --cpu-bind=none");
-  const auto by_policy = [&](const Occupancy& taken) {
+  // Ranks start at once, so that they would avoid each other's CPUs.
+  const bool chooses = request.policy != "none" && request.policy != "list" && job.rank.index < 0;
+  std::set<int> in_use;
+  if (chooses &&
+      static_cast<std::size_t>(request.slots) < slots_of(job.machine, request.kind, job.machine.allowed).size())
+    in_use = cpus_in_use();
+  const auto by_policy = [&](Occupancy taken) {
+    taken.in_use = in_use;
     return job.affinity ? place(job.machine, *job.affinity, taken) : place(job.machine, request, taken);
   };
   if (o.no_claim || request.policy == "none") {
