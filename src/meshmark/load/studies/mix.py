@@ -12,7 +12,7 @@ from meshmark.load.studies.outcome import StudyCell
 from meshmark.load.studies.results import StudyPoint, format_slowdown
 from meshmark.load.synthesis import explain
 
-FRACTIONS: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+FRACTIONS: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)  # above 0.5 by stores past the caches
 
 
 @dataclass(kw_only=True)
