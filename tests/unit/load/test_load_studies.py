@@ -155,6 +155,7 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "extra": lambda out: OverloadStudy(out, work=BUSY, extra=0).run(),
     "work": lambda out: OverloadStudy(out).run(),
     "policies": lambda out: OmpOverloadStudy(out, parallel=BUSY, sequential=BUSY, policies=("eager",)).run(),
+    "priorities": lambda out: OmpOverloadStudy(out, parallel=BUSY, sequential=BUSY, priorities=("20",)).run(),
     "margin": lambda out: IsolationStudy(
         out, variants=base(), domains=((CPUS[0],), (CPUS[-1],)), rate_gb_per_s=1.0, margin=-1
     ).run(),
@@ -323,6 +324,22 @@ def test_threads_that_share_one_cpu_never_run_at_once(tmp_path: Path) -> None:
     assert 0 < value["attained", None] <= 1
     assert all("oversubscribed" in r.flags for r in study.records)
     assert draw(study.records).keys() == {"omp_overload"}
+
+
+def test_sequential_programs_of_a_lower_priority_receive_less(tmp_path: Path) -> None:
+    team = made_program(find_load(), tmp_path / "team.json", 8000, threads=2)
+    study = OmpOverloadStudy(
+        tmp_path / "study",
+        parallel=team,
+        sequential=BUSY,
+        threads=2,
+        cpus=CPUS[:1],
+        policies=("passive",),
+        priorities=("0", "19", "idle"),
+        options=ONCE,
+    ).run()
+    attained = {r.conditions.get("priority", "0"): r.value for r in study.records if r.metric == "attained"}
+    assert attained["19"] < 0.7 * attained["0"] and attained["idle"] < 0.7 * attained["0"]
 
 
 @pytest.mark.slow

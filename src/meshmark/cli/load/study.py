@@ -119,6 +119,13 @@ OPTIONS: Final = {
     "threads": _option("--threads", 0, "threads of the OpenMP program; 0: one per CPU", "threads", min=0),
     "sequentials": _option("--sequentials", 0, "co-running sequential programs; 0: one per CPU", "sequentials", min=0),
     "policies": _option("--policies", "active,passive", "values of OMP_WAIT_POLICY to compare", "policies", _words),
+    "priorities": _option(
+        "--priorities",
+        "0",
+        "priorities of the sequential programs: nice values, or classes such as batch, idle",
+        "priorities",
+        _words,
+    ),
     "classes": _option(
         "--classes",
         "",
@@ -187,7 +194,7 @@ STUDIES: Final = (
         "omp_overload.OmpOverloadStudy",
         "Run OpenMP and sequential programs on too few CPUs. Reports serialization by OMP_WAIT_POLICY.",
         "--policies passive",
-        "short_run_time threads sequentials policies",
+        "short_run_time threads sequentials policies priorities",
         lacks="clock",
     ),
     StudyCommand(

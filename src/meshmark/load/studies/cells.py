@@ -273,6 +273,7 @@ def member(
     threads: int = 1,
     wait_policy: str = "",
     oversubscribe: bool = False,
+    priority: tuple[int, str] = (0, "other"),
 ) -> ScenarioProgram:
     """Return a program with one copy per set of CPUs.
 
@@ -285,6 +286,7 @@ def member(
         threads: Number of threads of a copy.
         wait_policy: Value of OMP_WAIT_POLICY; "": it is not set.
         oversubscribe: Whether copies may have more threads than CPUs.
+        priority: Nice value, relative to this process, and scheduling class.
     """
     fields: dict[str, Any] = {
         "name": name,
@@ -294,6 +296,8 @@ def member(
         "threads": threads,
         "wait_policy": wait_policy,
         "oversubscribe": oversubscribe,
+        "nice": priority[0],
+        "priority": priority[1],
     }
     if isinstance(work, Path):
         return ScenarioProgram(file=work, **fields)

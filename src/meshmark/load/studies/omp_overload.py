@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meshmark.errors import UsageError
+from meshmark.errors import UsageError, quoted
 from meshmark.load.scenario.result import LoadRun
-from meshmark.load.scenario.scenario import WAIT_POLICIES
+from meshmark.load.scenario.scenario import PRIORITIES, WAIT_POLICIES
 from meshmark.load.studies.cells import LEAD_S, Work, member
 from meshmark.load.studies.outcome import StudyCell
 from meshmark.load.studies.overload import cpu_shares
 from meshmark.load.studies.results import StudyPoint
 from meshmark.load.studies.study import Study, checked_work
 from meshmark.values.inputs import quoted_value
+from meshmark.values.numbers import whole
 
 OMP_OUTLASTS: Final = 1000.0  # run time of a sequential program relative to the parallel program, see `run_time_s`
 
@@ -63,6 +65,20 @@ def serialisation(samples: Sequence[tuple[float, float]]) -> float:
     return sum(w * min(1.0, max(0.0, 2.0 - r)) for w, r in samples) / total_s if total_s > 0 else math.nan
 
 
+def checked_priority(text: str) -> tuple[int, str]:
+    """Return the nice value and the scheduling class that a word states, such as `5` or `batch`.
+
+    Raises:
+        UsageError: The word states neither.
+    """
+    if text in PRIORITIES:
+        return 0, text
+    value = whole(text)
+    if value is None or not -20 <= value <= 19:
+        raise UsageError(f"priorities: found '{quoted(text)}'; allowed: -20 to 19, {', '.join(PRIORITIES)}")
+    return value, "other"
+
+
 @dataclass(kw_only=True)
 class OmpOverloadStudy(Study):
     """Slowdown of OpenMP programs next to endless sequential programs on the same CPUs, by OMP_WAIT_POLICY.
@@ -74,6 +90,7 @@ class OmpOverloadStudy(Study):
         copies: Copies of the parallel program.
         sequentials: Number of sequential programs; 0: one per CPU.
         policies: Values of OMP_WAIT_POLICY.
+        priorities: Priorities of the sequential programs: nice values, or scheduling classes.
         run_time_s: Run time of a parallel program alone. Its threads synchronise after each call, thousands of times a
             second. If they spin while one thread has no CPU, each barrier takes a time slice of the scheduler, and the
             program takes a hundred times as long. `StudyOptions.timeout_s` limits a run, by default to a minute.
@@ -89,6 +106,7 @@ class OmpOverloadStudy(Study):
     copies: int = 1
     sequentials: int = 0
     policies: Sequence[str] = WAIT_POLICIES
+    priorities: Sequence[str] = ("0",)
     run_time_s: float = 0.5
 
     def __post_init__(self) -> None:
@@ -106,6 +124,8 @@ class OmpOverloadStudy(Study):
             raise UsageError(
                 f"policies: found {unknown[0] if unknown else 'none'}; allowed: {', '.join(WAIT_POLICIES)}"
             )
+        self.priorities = list(dict.fromkeys(self.priorities))
+        self._priorities = [checked_priority(text) for text in self.priorities]
         if (self.parallel is None or self.sequential is None) and not self.variants:
             raise UsageError("parallel: found neither programs nor calibration data to synthesise them from")
         if self.parallel is not None:
@@ -114,7 +134,7 @@ class OmpOverloadStudy(Study):
             self.sequential = checked_work(self.sequential, "sequential")
 
     def groups(self) -> list[list[StudyCell]]:
-        """Return a group per wait policy: the parallel programs alone, and next to endless sequential programs."""
+        """Return a group per wait policy and priority: the parallel programs alone, and next to sequential programs."""
         parallel, sequential = self.parallel, self.sequential
         if parallel is None:
             # Kernels that only exchange lines or wait at barriers slow down hundreds of times if one thread has no
@@ -124,9 +144,14 @@ class OmpOverloadStudy(Study):
         if sequential is None:
             file = self.maker.file("sequential", self.target(self.run_time_s, name="sequential"), rounds=0)
             sequential = self.maker.longer(file, OMP_OUTLASTS)
-        neighbours = member("sequential", sequential, [self.cpus] * self.sequentials, endless=True)
         groups = []
-        for policy in self.policies:
+        for policy, (number, priority) in itertools.product(self.policies, enumerate(self._priorities)):
+            # Without other priorities, names and conditions are those of earlier versions, whose studies can resume.
+            word = self.priorities[number]
+            label = policy if word == "0" else f"{policy}, priority {word}"
+            neighbours = member(
+                "sequential", sequential, [self.cpus] * self.sequentials, endless=True, priority=priority
+            )
             alone, beside = (
                 member(
                     "parallel",
@@ -144,12 +169,13 @@ class OmpOverloadStudy(Study):
                 "threads": self.threads,
                 "copies": self.copies,
                 "programs": self.sequentials,
+                **({} if word == "0" else {"priority": word}),
             }
-            together: dict[str, Any] = {"x": self.sequentials, "label": policy, "conditions": conditions}
+            together: dict[str, Any] = {"x": self.sequentials, "label": label, "conditions": conditions}
             groups.append(
                 [
-                    self.cell(f"{policy} alone", [alone], sample_s=0.05),
-                    self.cell(f"{policy} together", [beside, neighbours], sample_s=0.05, **together),
+                    self.cell(f"{label} alone", [alone], sample_s=0.05),
+                    self.cell(f"{label} together", [beside, neighbours], sample_s=0.05, **together),
                 ]
             )
         return groups

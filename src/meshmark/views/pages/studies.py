@@ -255,17 +255,23 @@ def overload(records: Sequence[Record]) -> Drawing | None:
 
 
 def omp_overload(records: Sequence[Record]) -> Drawing | None:
-    """Draw slowdown and serialisation, alone and co-running, by wait policy."""
+    """Draw slowdown and serialisation, alone and co-running, by wait policy and priority."""
     rows = [
-        _slowdown(r, policy=str(r.conditions["wait_policy"]), series="slowdown")
+        _slowdown(r, policy=_wait_policy(r), series="slowdown")
         for r in _of(records, "omp_overload", "slowdown", texts=("wait_policy",))
     ]
     rows += [
-        row(r, policy=str(r.conditions["wait_policy"]), series=f"serialisation {r.conditions['company']}")
+        row(r, policy=_wait_policy(r), series=f"serialisation {r.conditions['company']}")
         for r in _of(records, "omp_overload", "serialisation", texts=("wait_policy", "company"))
     ]
     order = ["slowdown", "serialisation alone", "serialisation together"]
     return _bars(rows, "policy", "slowdown; share of time", order, stack=False) if rows else None
+
+
+def _wait_policy(record: Record) -> str:
+    """Return the wait policy, and the priority of the sequential programs if it is not the usual one."""
+    priority = record.conditions.get("priority")
+    return f"{record.conditions['wait_policy']}{'' if priority is None else f', priority {priority}'}"
 
 
 def co_running(records: Sequence[Record]) -> Drawing | None:
@@ -328,6 +334,7 @@ CAPTIONS: Final[Mapping[str, str]] = {
 _PARAMETERS: Final = (
     "program",
     "wait_policy",
+    "priority",
     "class",
     "neighbour_rate",
     "memory_rate",
