@@ -76,7 +76,7 @@ def commands(folder: Path, chosen: list[str]) -> dict[str, list[str]]:
     load = str(find_native("meshmark-load", "MESHMARK_LOAD"))
     result: dict[str, list[str]] = {}
     for name, (kernel, volume, unit, units, calls) in KERNELS.items():
-        program = KernelWork(name=name, kernel=kernel, volume_bytes=volume, unit=unit, units=units).program(0)
+        program = KernelWork(name=name, kernel=kernel, volume_bytes=volume, unit=unit, units=units).program([0])
         program["variants"][0]["calls"] = calls
         file = folder / f"{name.replace(' ', '_')}.json"
         file.write_text(json.dumps(program), encoding="utf-8")

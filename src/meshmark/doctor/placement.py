@@ -13,6 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshmark.doctor.finding import HostFinding, in_order
+from meshmark.doctor.scheduler import scheduler_findings
 from meshmark.doctor.settings import BY_READING
 from meshmark.doctor.spill import provoked
 from meshmark.doctor.starts import scheduling
@@ -26,7 +27,7 @@ def examine(root: Path = Path("/"), starts: int = 0, threads: int = 0, provoke: 
 
     Args:
         root: `/`, or a recorded tree with proc and sys, for which only settings are checked.
-        starts: Number of bound starts of the triad, and of unbound starts; 0 skips this test.
+        starts: Number of bound starts of the triad, and of unbound starts; 0 skips all tests of the scheduler.
         threads: Number of threads of the triad; 0 means half of the cores.
         provoke: Whether to fill each node until allocations spill.
 
@@ -47,4 +48,5 @@ def examine(root: Path = Path("/"), starts: int = 0, threads: int = 0, provoke: 
         findings.append(provoked(tree, topology))
     if starts:
         findings.append(scheduling(tree, topology, starts, threads))
+        findings += scheduler_findings(topology) if tree.live else []
     return in_order(findings)

@@ -192,7 +192,7 @@ def running(pressure: NeighbourPressure, cpus: Sequence[int], full_rate: float =
     neighbours = RunningPressure([], pressure)
     try:
         for cpu in cpus:
-            neighbours.processes.append(KernelProcess(cpu, pressure.work(len(cpus), full_rate)))
+            neighbours.processes.append(KernelProcess((cpu,), pressure.work(len(cpus), full_rate)))
         neighbours.settle()
         yield neighbours
     finally:

@@ -229,7 +229,7 @@ def test_more_than_the_cache_is_refused(cache: MadeCache) -> None:
 def test_occupiers_that_fail_say_why(cache: MadeCache, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = min(os.sched_getaffinity(0))
     cache.refuses()
-    with pytest.raises(MeshmarkError, match=rf"on CPU {cpu} failed: meshmark-load: error: refused"):
+    with pytest.raises(MeshmarkError, match=rf"on CPUs {cpu} failed: meshmark-load: error: refused"):
         Occupier(cpu, MIB)
     monkeypatch.setenv("MESHMARK_LOAD", str(cache.folder / "bytes"))
     with pytest.raises(MeshmarkError, match="not found"):

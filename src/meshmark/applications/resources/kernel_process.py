@@ -11,12 +11,13 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from meshmark import process
 from meshmark.errors import MeshmarkError, quoted
+from meshmark.machine.tree import format_list
 from meshmark.native import find_native
 
 LINE_BYTES: Final = 64  # line size that load kernels assume on all machines
@@ -48,9 +49,9 @@ class KernelWork:
     units: int
     calls_per_s: float = 0.0
 
-    def program(self, cpu: int) -> dict[str, Any]:
+    def program(self, cpus: Sequence[int]) -> dict[str, Any]:
         """Return the program in the format that src/meshmark/load/synthesis/program.py describes."""
-        prescription: dict[str, Any] = {"name": f"{self.name} on CPU {cpu}", "threads": 1}
+        prescription: dict[str, Any] = {"name": f"{self.name} on CPUs {format_list(list(cpus))}", "threads": 1}
         calls = _MOST_CALLS
         if self.calls_per_s:
             time_s = min(_LONGEST_S, _MOST_CALLS / self.calls_per_s)
@@ -79,19 +80,19 @@ class KernelProcess:
     """A process that runs a load kernel until `end`.
 
     Args:
-        cpu: CPU on which the process runs.
+        cpus: CPUs that the process may use.
         work: What it runs.
 
     Raises:
         MeshmarkError: The process cannot be started.
     """
 
-    def __init__(self, cpu: int, work: KernelWork) -> None:
-        self.cpu, self.work = cpu, work
+    def __init__(self, cpus: Collection[int], work: KernelWork) -> None:
+        self.cpus, self.work = sorted(cpus), work
         self.cpu_s = 0.0
         self._out, self._err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 (until `end`)
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as file:
-            file.write(json.dumps(work.program(cpu)))
+            file.write(json.dumps(work.program(self.cpus)))
             file.flush()
             self._process = self._started(file.name)
             try:
@@ -105,13 +106,13 @@ class KernelProcess:
         try:
             return process.start(
                 words,
-                process.Preparation(cpus=(self.cpu,)),
+                process.Preparation(cpus=self.cpus),
                 stdin=subprocess.DEVNULL,
                 stdout=self._out,
                 stderr=self._err,
             )
         except OSError as error:
-            raise MeshmarkError(f"cannot start {words[0]} on CPU {self.cpu}: {error}") from error
+            raise MeshmarkError(f"cannot start {words[0]} on CPUs {format_list(self.cpus)}: {error}") from error
 
     @property
     def pid(self) -> int:
@@ -149,5 +150,5 @@ class KernelProcess:
         while not true():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 text = os.pread(self._err.fileno(), 2000, 0).decode(errors="replace").strip()
-                raise MeshmarkError(f"{self.work.name} on CPU {self.cpu} failed: {quoted(text, 300)}")
+                raise MeshmarkError(f"{self.work.name} on CPUs {format_list(self.cpus)} failed: {quoted(text, 300)}")
             time.sleep(_LOOK_S)

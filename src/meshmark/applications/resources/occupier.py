@@ -38,7 +38,7 @@ class Occupier(KernelProcess):
         self.loads = bytes_ // _UNIT_BYTES * _LOADS
         name = "a process that occupies the cache"
         super().__init__(
-            cpu, KernelWork(name=name, kernel="pointer_chase", volume_bytes=bytes_, unit=_UNIT, units=_UNITS)
+            (cpu,), KernelWork(name=name, kernel="pointer_chase", volume_bytes=bytes_, unit=_UNIT, units=_UNITS)
         )
 
     def settle(self) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError
+from meshmark.statistics.fairness import jain
 from meshmark.statistics.verdicts import MARGIN, Word, alike, judge
 from meshmark.store.record import Metric
 
@@ -301,12 +302,6 @@ class LoadRun:
         latency_before = self.canary_level("before")
         change = abs(self.canary_level("after") / latency_before - 1) if latency_before else math.nan
         return change if min(sample_counts) >= 3 and math.isfinite(change) else 0.0
-
-
-def jain(values: Sequence[float]) -> float:
-    """Return (sum x)^2 / (n sum x^2), after Jain, Chiu, Hawe, DEC-TR-301 (1984); NaN without values above 0."""
-    squares = sum(v * v for v in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares > 0 else math.nan
 
 
 @dataclass(frozen=True, slots=True)

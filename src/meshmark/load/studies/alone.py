@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from meshmark.errors import UsageError
 from meshmark.load.scenario.placing import check_here, place_copies, scenario_json, threads_of
-from meshmark.load.scenario.result import jain
 from meshmark.load.scenario.scenario import Scenario
 from meshmark.load.studies.outcome import CellRun, StudyCell
 from meshmark.load.studies.results import format_slowdown
 from meshmark.load.studies.study import Study, identity
+from meshmark.statistics.fairness import jain
 from meshmark.store.record import Scalar, median_interval
 
 TOGETHER: Final = "together"
