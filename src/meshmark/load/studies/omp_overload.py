@@ -146,7 +146,7 @@ class OmpOverloadStudy(Study):
             sequential = self.maker.longer(file, OMP_OUTLASTS)
         groups = []
         for policy, (number, priority) in itertools.product(self.policies, enumerate(self._priorities)):
-            # Without other priorities, names and conditions are those of earlier versions, whose studies can resume.
+            # The usual priority is no condition, so that records without it are comparable with earlier ones.
             word = self.priorities[number]
             label = policy if word == "0" else f"{policy}, priority {word}"
             neighbours = member(
