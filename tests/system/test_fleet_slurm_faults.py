@@ -140,7 +140,7 @@ def test_a_controller_that_does_not_answer_creates_no_job_twice(cluster: Cluster
 
 def test_a_job_that_is_killed_is_tried_again(cluster: Cluster, tmp_path: Path) -> None:
     # No interval becomes that narrow, so the instrument uses its whole budget.
-    long = spec(tmp_path, budget="10s", interval="0.01")
+    long = spec(tmp_path, budget="25s", interval="0.01")
     campaign = Campaign(cluster, tmp_path / "fleet", cluster.names[8:10], long)
     process = campaign.start(None)
     try:

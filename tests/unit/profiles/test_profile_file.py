@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshmark.errors import AbsentError, UsageError
 from meshmark.machine.sources import from_synthetic
@@ -126,3 +129,19 @@ def test_a_damaged_profile_is_named_in_one_line(content: str, words: str, tmp_pa
         read_profile(path)
     assert str(caught.value).startswith("damaged.json: ") and words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+TEXT = json.dumps(made_profile("solver").to_json())
+
+
+@given(
+    st.integers(0, len(TEXT) - 1), st.sampled_from(['"', "{", "]", "-", "1e999", "null", "true", "\u0000", "9" * 400])
+)
+def test_no_damage_of_a_file_is_a_crash(place: int, inserted: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "damaged.json"
+        path.write_text(TEXT[:place] + inserted + TEXT[place + 1 :], encoding="utf-8")
+        try:
+            to_json(read_profile(path))
+        except UsageError as error:
+            assert "\n" not in str(error) and str(error).startswith("damaged.json: ")
