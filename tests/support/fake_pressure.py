@@ -25,7 +25,7 @@ while True:
     others = [p.read_text() for p in pids]
     others += [p.read_text() for p in folder.glob("program")]
     speed = min([speeds.get(name, {{}}).get(other, 1.0) for other in others], default=1.0)
-    print(json.dumps(dict(type="window", cpu_s=0.1, line_read_bytes=1e12, flops=1e8 * speed)), flush=True)
+    print(json.dumps(dict(type="window", cpu_s=0.1, line_read_bytes=1e12, calls=1e4 * speed)), flush=True)
     time.sleep(0.005)
 """
 _PROGRAM = """\
@@ -37,7 +37,7 @@ marker.write_text(name)
 speeds = json.loads((folder / "speeds").read_text())
 others = [p.read_text() for p in folder.glob("[0-9]*") if Path("/proc", p.name).exists()]
 time.sleep(0.15)
-marker.unlink()
+marker.unlink(missing_ok=True)
 print("time", 1 / min([speeds.get(name, {{}}).get(other, 1.0) for other in others], default=1.0))
 """
 

@@ -9,7 +9,7 @@ from meshmark.experiments.rounds import Rounds
 from meshmark.profiles.division import CpuDivision
 from meshmark.profiles.mixture import QUIET, speed
 from meshmark.profiles.pressure import Kind
-from meshmark.profiles.profile import PressureEffect, ProgramProfile
+from meshmark.profiles.profile import KernelRate, PressureEffect, ProgramProfile
 from meshmark.profiles.session import ProfilePlan, records
 from meshmark.store.record import Record
 
@@ -31,6 +31,8 @@ SPEEDS = {
     "search": {"compute": 0.95, "cache 8 MiB": 0.95, "memory 50 %": 0.95, "memory": 0.95},
     "idle": {"compute": 1.0, "cache 8 MiB": 1.0, "memory 50 %": 1.0, "memory": 1.0},
 }
+FOOTPRINTS = {"compute": 0, "cache 8 MiB": 4 << 20, "memory": 64 << 20}  # of each of two processes
+RATES = {"compute": 2e6, "cache 8 MiB": 1.5e7, "memory": 5e6}
 NOISE = (1.0, 1.002, 0.998, 1.001, 0.999)
 
 
@@ -60,6 +62,10 @@ def made_profile(name: str, noise: Sequence[float] = NOISE, **more: Any) -> Prog
         "better": "lower",
         "alone": tuple(5.0 * n for n in noise),
         "effects": effects,
+        "kernels": tuple(
+            KernelRate(name=name, kind=KINDS[name], footprint_bytes=FOOTPRINTS[name], units_per_s=RATES[name])
+            for name in RESPONSES
+        ),
         "responses": RESPONSES,
         **more,
     }
@@ -95,6 +101,7 @@ def recorded(*names: str) -> list[Record]:
                 siblings=False,
             ),
             pressures=[],
+            probes=[],
         )
         rows += records(profile, Rounds(plan), "profile")
     return rows

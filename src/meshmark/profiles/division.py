@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshmark.errors import AbsentError, UsageError
-from meshmark.machine.topology import Topology
+from meshmark.machine.topology import Cache, Topology
 from meshmark.machine.tree import format_list
 
 
@@ -44,18 +44,15 @@ def divide(machine: Topology, program: Sequence[int] = (), neighbours: Sequence[
 
     Args:
         machine: Topology of this machine.
-        program: CPUs of the program; by default half of the cores that share the largest last-level cache, and half of
-            the CPUs of a single core.
-        neighbours: CPUs of the neighbours; by default one CPU of each other core that shares this cache.
+        program: Allowed CPUs of the program; by default half of the cores that share the largest last-level cache, and
+            half of the CPUs of a single core.
+        neighbours: Allowed CPUs of the neighbours; by default one CPU of each other core that shares this cache.
 
     Raises:
-        UsageError: A CPU does not exist, is not allowed, or is requested for both.
+        UsageError: A CPU is requested for both, or the program has all CPUs.
         AbsentError: There is only one CPU, or the sizes of caches are unknown.
     """
     allowed = set(machine.allowed_cpus)
-    for name, cpus in (("--cpus", program), ("--neighbours", neighbours)):
-        if wrong := sorted(set(cpus) - allowed):
-            raise UsageError(f"{name}: found CPU {wrong[0]}; allowed: {format_list(sorted(allowed))}")
     if both := sorted(set(program) & set(neighbours)):
         raise UsageError(f"--neighbours: found CPU {both[0]}, which --cpus contains, too; allowed: other CPUs")
     if len(allowed) < 2:
@@ -92,20 +89,29 @@ def _others(machine: Topology, allowed: set[int], program: set[int]) -> list[int
     raise UsageError("--cpus: found all CPUs; allowed: at least one must remain for neighbours")
 
 
+def last_cache_bytes(machine: Topology, cpu: int) -> int:
+    """Return the size of the last-level cache of a CPU; 0 if the kernel reports none."""
+    return _sizes(machine, cpu)[-1][1] if _sizes(machine, cpu) else 0
+
+
+def _sizes(machine: Topology, cpu: int) -> list[tuple[Cache, int]]:
+    """Return the caches for data of a CPU that have a size, the first level first."""
+    caches = [c for c in machine.caches if c.kind != "instruction" and c.size_bytes and cpu in c.cpus]
+    return [(cache, cache.size_bytes or 0) for cache in sorted(caches, key=lambda cache: cache.level)]
+
+
 def _with_caches(machine: Topology, program: tuple[int, ...], neighbours: tuple[int, ...]) -> CpuDivision:
-    mine = [c for c in machine.caches if c.kind != "instruction" and c.size_bytes and neighbours[0] in c.cpus]
-    if not mine:
+    sizes = _sizes(machine, neighbours[0])
+    if not sizes:
         raise AbsentError("the kernel reports no sizes of caches, which determine the memory of neighbours")
-    mine.sort(key=lambda cache: cache.level)
-    sizes = [cache.size_bytes or 0 for cache in mine]
-    shared = [size for cache, size in zip(mine, sizes, strict=True) if set(program) & set(cache.cpus)]
-    private = [size for cache, size in zip(mine, sizes, strict=True) if not set(program) & set(cache.cpus)]
+    shared = [size for cache, size in sizes if set(program) & set(cache.cpus)]
+    private = [size for cache, size in sizes if not set(program) & set(cache.cpus)]
     return CpuDivision(
         program=program,
         neighbours=neighbours,
-        first_bytes=sizes[0],
+        first_bytes=sizes[0][1],
         private_bytes=max(private, default=0),
         shared_bytes=min(shared, default=0),
-        last_bytes=sizes[-1],
+        last_bytes=sizes[-1][1],
         siblings=any(set(program) & set(core.cpus) and set(neighbours) & set(core.cpus) for core in machine.cores),
     )

@@ -159,6 +159,8 @@ def predict_all(profiles: Sequence[ProgramProfile], names: Sequence[str]) -> dic
                 "measured": None,
                 "measured_low": None,
                 "measured_high": None,
+                "measured_flags": [],
+                "reason": "",
             }
             for one in by_index.values()
         ],

@@ -23,10 +23,11 @@ from statistics import fmean
 from typing import Final, Literal
 
 from meshmark.applications.resources.kernel_process import KernelProcess, KernelWork
+from meshmark.applications.resources.occupier import chase
 from meshmark.profiles.division import CpuDivision
 from meshmark.values.units import NBSP, percent, size
 
-Kind = Literal["compute", "cache", "memory"]
+Kind = Literal["compute", "integer", "cache", "latency", "memory"]
 ALONE: Final = "alone"
 MEMORY: Final[Kind] = "memory"  # the strongest pressure on memory
 RATES: Final = (0.25, 0.5, 0.75)  # of the weaker ones, as shares of its rate
@@ -44,8 +45,18 @@ _TRIAD: Final = {
     "line_write_bytes": _LINES,
 }
 _TRIAD_UNITS: Final = 128  # per call, 0.26 MB
+TRIAD_BYTES: Final = 4 * _LINES  # that a unit reads and writes
 _HORNER: Final = {"flops": 4 * 24 * (2 * 48 + 3.0)}  # see native/workloads/kernels/compute.cpp
 _HORNER_UNITS: Final = 1000
+_SORT: Final = {  # see native/workloads/kernels/integer.cpp
+    "int_ops": 1711.0,
+    "load_bytes": 16384.0,
+    "store_bytes": 16384.0,
+    "line_read_bytes": 4096.0,
+    "line_write_bytes": 2048.0,
+}
+_SORT_UNITS: Final = 200
+_SORT_BYTES: Final = 16 << 10
 _SETTLED_LAPS: Final = 2  # passes over its memory after which a neighbour is in its usual state
 _SETTLING_S: Final = 2.0  # time limit of these passes
 
@@ -55,8 +66,8 @@ class NeighbourPressure:
     """What each neighbour of a program does.
 
     Attributes:
-        name: Its name: `compute`, `cache 8 MiB`, `memory`, `memory 50 %`.
-        kind: `compute`, `cache` or `memory`.
+        name: Its name: `compute`, `cache 8 MiB`, `memory`, `memory 50 %`, `integer`, `latency 16 MiB`.
+        kind: `compute`, `cache` or `memory`; of kernels that are only probes, `integer` or `latency`.
         footprint_bytes: Memory of all neighbours together.
         share: Share of the rate of the strongest pressure of its kind; 1 for as fast as possible.
     """
@@ -76,11 +87,17 @@ class NeighbourPressure:
 
         Args:
             neighbours: Number of neighbours, which share the footprint.
-            full_rate: Progress per s of one neighbour at full speed, for a pressure with a lower rate.
+            full_rate: Units per s of one neighbour at full speed, for a pressure with a lower rate.
         """
         if self.kind == "compute":
             return KernelWork(name=self.name, kernel="horner", unit=_HORNER, units=_HORNER_UNITS)
-        calls_per_s = 0.0 if self.is_probe else self.share * full_rate / (_TRIAD["flops"] * _TRIAD_UNITS)
+        if self.kind == "integer":
+            return KernelWork(
+                name=self.name, kernel="comparison_sort", volume_bytes=_SORT_BYTES, unit=_SORT, units=_SORT_UNITS
+            )
+        if self.kind == "latency":
+            return chase(self.name, self.footprint_bytes // neighbours)
+        calls_per_s = 0.0 if self.is_probe else self.share * full_rate / _TRIAD_UNITS
         return KernelWork(
             name=self.name,
             kernel="triad",
@@ -117,6 +134,20 @@ def _plain(text: str) -> str:
     return text.replace(NBSP, " ")
 
 
+def other_probes(division: CpuDivision) -> list[NeighbourPressure]:
+    """Return probes that are no pressures: integer arithmetic with branches, and chains of loads."""
+    count = len(division.neighbours)
+    sizes = [division.shared_bytes // 2] if division.shared_bytes > division.first_bytes else []
+    sizes.append(min(max(_TIMES * division.last_bytes, _MEMORY_BYTES), _MOST_BYTES))
+    return [
+        NeighbourPressure(name="integer", kind="integer"),
+        *(
+            NeighbourPressure(name=f"latency {_plain(size(s))}", kind="latency", footprint_bytes=s * count)
+            for s in dict.fromkeys(sizes)
+        ),
+    ]
+
+
 @dataclass(slots=True)
 class RunningPressure:
     """Running neighbours of one kind.
@@ -134,10 +165,9 @@ class RunningPressure:
         return [process.mark() for process in self.processes]
 
     def rate(self, start: Sequence[int], end: Sequence[int] | None = None) -> float | None:
-        """Return their progress per second of CPU time between two moments, the mean of the processes.
+        """Return the units of the kernel per second of CPU time between two moments, the mean of the processes.
 
-        The unit is floating-point operations, which all pressures count. Returns None if a process reported no complete
-        window in between.
+        Returns None if a process reported no complete window in between.
         """
         ends: Sequence[int | None] = end or [None] * len(self.processes)
         rates = []
@@ -146,7 +176,7 @@ class RunningPressure:
             cpu_s = math.fsum(window["cpu_s"] for window in windows)
             if cpu_s <= 0:
                 return None
-            rates.append(math.fsum(window["flops"] for window in windows) / cpu_s)
+            rates.append(process.work.units * math.fsum(window["calls"] for window in windows) / cpu_s)
         return fmean(rates)
 
     def cpu_s(self, start: Sequence[int], end: Sequence[int]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,14 +11,13 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from meshmark.errors import UsageError
+from meshmark.profiles.files import read_object
 from meshmark.profiles.pressure import MEMORY, Kind
 from meshmark.statistics.geometric import MIN_RUNS, mean_of
 from meshmark.statistics.verdicts import Interval
-from meshmark.store.files import read_text
 from meshmark.values.inputs import LIST, Excerpt, Label, checked, quoted_value
 
 VERSION: Final = 1
-_MOST_BYTES: Final = 16 << 20
 Positive = Annotated[float, Field(gt=0, le=1e18)]
 Factor = Annotated[float, Field(gt=0, le=1e6)]
 Cpu = Annotated[int, Field(ge=0, lt=1 << 20)]
@@ -67,6 +65,22 @@ class PressureEffect(Excerpt):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRate(Excerpt):
+    """How fast a load kernel is on the CPUs of the neighbours.
+
+    Attributes:
+        name, kind: See `pressure.NeighbourPressure`.
+        footprint_bytes: Memory of each of its processes; 0 if it uses none beyond the first-level cache.
+        units_per_s: Units of the kernel per s of each process.
+    """
+
+    name: Label
+    kind: Kind
+    footprint_bytes: Annotated[int, Field(ge=0, le=1 << 50)]
+    units_per_s: Annotated[float, Field(gt=0, le=1e15)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramProfile(Excerpt):
     """A profile of a program on one machine with one division of its CPUs.
 
@@ -80,8 +94,9 @@ class ProgramProfile(Excerpt):
         metric, unit, better: What `alone` contains.
         alone: By round, the value of the program alone.
         effects: One for each pressure, in ascending order of their expected effect.
-        responses: Speed of neighbours beside each pressure on the program's CPUs, relative to their speed alone; by the
-            name of their pressure, then by the name of the other.
+        kernels: Rates of all probes alone.
+        responses: Speed of each probe beside each pressure on the program's CPUs, relative to its speed alone; by the
+            name of the probe, then by the name of the pressure.
         flags: Flags of the runs.
         run: Name of the run in the store.
         started: Time of the start, ISO 8601, UTC.
@@ -102,6 +117,7 @@ class ProgramProfile(Excerpt):
     better: Literal["lower", "higher"]
     alone: Annotated[tuple[Positive, ...], LIST, Field(min_length=1)]
     effects: Annotated[tuple[PressureEffect, ...], LIST, Field(min_length=1)]
+    kernels: Annotated[tuple[KernelRate, ...], LIST]
     responses: Mapping[Label, Mapping[Label, Factor]]
     flags: Annotated[tuple[str, ...], LIST] = ()
     run: str = ""
@@ -136,15 +152,13 @@ def check(profile: ProgramProfile, where: str) -> ProgramProfile:
     """Check that a profile is consistent.
 
     Raises:
-        UsageError: A response names a pressure that has no effect, or lacks one.
+        UsageError: A response names an unknown kernel, or lacks a pressure.
     """
-    names = {effect.name for effect in profile.effects}
+    names, kernels = {effect.name for effect in profile.effects}, {kernel.name for kernel in profile.kernels}
     for probe, speeds in profile.responses.items():
-        if probe not in names or not names <= speeds.keys():
+        if probe not in kernels or not names <= speeds.keys():
             name = quoted_value(probe)
-            raise UsageError(
-                f"{where}: responses: found {name}; allowed: a pressure, with a speed beside every pressure"
-            )
+            raise UsageError(f"{where}: responses: found {name}; allowed: a kernel, with a speed beside every pressure")
     empty = next((effect.name for effect in profile.effects if not effect.slowdowns), None)
     if empty is not None:
         raise UsageError(f"{where}: effects: {empty}: slowdowns: found none; at least one is required")
@@ -159,18 +173,7 @@ def read_profile(path: Path) -> ProgramProfile:
             allowed.
         MeshmarkError: The file cannot be read.
     """
-    text = read_text(path, _MOST_BYTES)
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{path.name}: found no JSON: {error}", "meshmark profile --json > FILE writes a profile"
-        ) from None
-    if not isinstance(content, dict) or content.get("type") != "profile":
-        raise UsageError(f"{path.name}: type: found no profile; meshmark profile writes one")
-    if content.get("schema") != VERSION:
-        version = quoted_value(content.get("schema"))
-        raise UsageError(f"{path.name}: schema: found {version}; allowed: {VERSION}", "make the profile again")
+    content = read_object(path, "profile", VERSION, "meshmark profile --out FILE -- COMMAND")
     return check(checked(ProgramProfile, content, path.name), path.name)
 
 

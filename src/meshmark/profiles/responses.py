@@ -24,7 +24,7 @@ class Response:
     """How fast neighbours are beside each pressure.
 
     Attributes:
-        probe: Name of the pressure that the neighbours are.
+        probe: Name of what the neighbours run.
         rate: Rate of one of them alone, see `pressure.RunningPressure.rate`.
         speeds: Speed beside each pressure on the program's CPUs, relative to the speed alone.
     """
@@ -62,7 +62,11 @@ def measured_rate(neighbours: RunningPressure) -> float:
 
 
 def measure(
-    folder: Path, division: CpuDivision, pressures: Sequence[NeighbourPressure], notify: Callable[[int, int], None]
+    folder: Path,
+    division: CpuDivision,
+    pressures: Sequence[NeighbourPressure],
+    others: Sequence[NeighbourPressure],
+    notify: Callable[[int, int], None],
 ) -> list[Response]:
     """Measure the responses of all probes, except those that the journal in the folder contains.
 
@@ -70,6 +74,7 @@ def measure(
         folder: Folder of the session.
         division: The CPUs.
         pressures: All pressures.
+        others: Probes that are no pressures.
         notify: Function that is called with the number of complete responses and of all after every response.
 
     Raises:
@@ -78,7 +83,7 @@ def measure(
     journal = Journal(folder / JOURNAL)
     complete = {entry.probe: entry for _, entry in journal.entries(Response.from_json, "a response")}
     # The strongest pressure on memory first, because its rate determines the rates of the weaker ones.
-    probes = sorted((p for p in pressures if p.is_probe), key=lambda pressure: pressure.name != MEMORY)
+    probes = [*sorted((p for p in pressures if p.is_probe), key=lambda probe: probe.name != MEMORY), *others]
     results: list[Response] = []
     for probe in probes:
         response = complete.get(probe.name)

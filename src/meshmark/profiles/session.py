@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -24,8 +24,8 @@ from meshmark.experiments.turns import Company
 from meshmark.machine.tree import format_list
 from meshmark.place.other_work import result_flags
 from meshmark.profiles.division import CpuDivision
-from meshmark.profiles.pressure import ALONE, NeighbourPressure, RunningPressure, running
-from meshmark.profiles.profile import PressureEffect, ProgramProfile, interval_of
+from meshmark.profiles.pressure import ALONE, TRIAD_BYTES, NeighbourPressure, RunningPressure, running
+from meshmark.profiles.profile import KernelRate, PressureEffect, ProgramProfile, interval_of
 from meshmark.profiles.responses import Response, full_rate, measured_rate
 from meshmark.store.files import write_json
 from meshmark.store.record import Metric, Record, Scalar
@@ -35,7 +35,6 @@ from meshmark.values.units import duration
 PLAN: Final = "profile-plan.json"
 RESULT: Final = "profile.json"
 SHORTEST_S: Final = 0.1  # a probe reports its progress every 0.02 s
-_BYTES_PER_FLOP: Final = 4 * 8 / 2  # of triad: two arrays are read, one is read and written; two operations per element
 _BEFORE, _DURING = "rate_alone", "rate_beside"
 
 
@@ -47,11 +46,13 @@ class ProfilePlan(RoundsPlan):
         name: Short name of the program.
         division: The CPUs of the program and of its neighbours.
         pressures: All pressures.
+        probes: Kernels that are only probes, see `pressure.other_probes`.
     """
 
     name: str
     division: CpuDivision
     pressures: list[NeighbourPressure]
+    probes: list[NeighbourPressure]
 
     @property
     def labels(self) -> Sequence[str]:
@@ -80,8 +81,10 @@ class ProfilePlan(RoundsPlan):
         def parse(content: Any) -> ProfilePlan:
             division: dict[str, Any] = content.pop("division")
             division |= {name: tuple(division[name]) for name in ("program", "neighbours")}
-            pressures = [NeighbourPressure(**pressure) for pressure in content.pop("pressures")]
-            return ProfilePlan(**content, division=CpuDivision(**division), pressures=pressures)
+            pressures, probes = (
+                [NeighbourPressure(**pressure) for pressure in content.pop(name)] for name in ("pressures", "probes")
+            )
+            return ProfilePlan(**content, division=CpuDivision(**division), pressures=pressures, probes=probes)
 
         return load_plan(folder / PLAN, parse, "a profile", "meshmark profile -- COMMAND starts one")
 
@@ -182,13 +185,13 @@ def made(
         if not factors:
             continue  # all its runs failed, or the budget ended before the first
         results = [run.beside for run in session.counted if run.side == pressure.name]
-        flops = pressure.share * rates.get(pressure.name, full_rate(responses)) * len(plan.division.neighbours)
+        units_per_s = pressure.share * rates.get(pressure.name, full_rate(responses)) * len(plan.division.neighbours)
         effects.append(
             PressureEffect(
                 name=pressure.name,
                 kind=pressure.kind,
                 footprint_bytes=pressure.footprint_bytes,
-                bytes_per_s=0.0 if pressure.kind == "compute" else flops * _BYTES_PER_FLOP,
+                bytes_per_s=0.0 if pressure.kind == "compute" else units_per_s * TRIAD_BYTES,
                 slowdowns=tuple(factors),
                 caused=tuple(r[_BEFORE] / r[_DURING] for r in results if r.keys() >= {_BEFORE, _DURING}),
             )
@@ -208,6 +211,7 @@ def made(
         better="higher" if first.better == "higher" else "lower",
         alone=tuple(_value(run) for run in alone),
         effects=tuple(effects),
+        kernels=_kernels(plan, rates),
         responses=_complete(responses, [effect.name for effect in effects]),
         flags=tuple(sorted(result_flags(session.counted))),
         run=plan.run,
@@ -220,7 +224,18 @@ def made(
 
 def _complete(responses: Sequence[Response], names: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return the speeds of the probes beside the pressures that have an effect."""
-    return {r.probe: {name: r.speeds[name] for name in names} for r in responses if r.probe in names}
+    return {r.probe: {name: r.speeds[name] for name in names} for r in responses}
+
+
+def _kernels(plan: ProfilePlan, rates: Mapping[str, float]) -> tuple[KernelRate, ...]:
+    count = len(plan.division.neighbours)
+    return tuple(
+        KernelRate(
+            name=one.name, kind=one.kind, footprint_bytes=one.footprint_bytes // count, units_per_s=rates[one.name]
+        )
+        for one in (*plan.pressures, *plan.probes)
+        if one.name in rates
+    )
 
 
 def _value(run: ExperimentRun) -> float:

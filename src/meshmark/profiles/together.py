@@ -147,10 +147,13 @@ class ProgramsBeside:
 def add_measured(answer: Mapping[str, Any], session: Rounds[TogetherPlan]) -> None:
     """Add the measured slowdowns of a program to the predictions in an answer of `neighbours.predict_all`."""
     for one in answer["predictions"]:
-        factors = slowdowns(session, one["neighbour"]) if one["program"] == session.plan.name else []
-        if factors:
-            one["measured"] = median(factors)
-            one["measured_low"], one["measured_high"] = interval_of(factors) or (None, None)
-            one["measured_flags"] = sorted(
-                result_flags([run for run in session.counted if run.side == one["neighbour"]])
-            )
+        if one["program"] != session.plan.name:
+            continue
+        factors = slowdowns(session, one["neighbour"])
+        if not factors:
+            one["reason"] = session.left_out.get(one["neighbour"], session.stopped)
+            continue
+        one["measured"] = median(factors)
+        one["measured_low"], one["measured_high"] = interval_of(factors) or (None, None)
+        runs = [run for run in session.counted if run.side == one["neighbour"]]
+        one["measured_flags"] = sorted(result_flags(runs))

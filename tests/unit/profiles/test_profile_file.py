@@ -109,8 +109,8 @@ def _effect(**changes: Any) -> dict[str, Any]:
     ("content", "words"),
     [
         ("{", "found no JSON"),
-        (json.dumps([1]), "type: found no profile"),
-        (json.dumps({"type": "rating"}), "type: found no profile"),
+        (json.dumps([1]), "type: found no object; allowed: profile"),
+        (json.dumps({"type": "rating"}), "type: found 'rating'; allowed: profile"),
         (json.dumps(_changed(schema=2)), "schema: found 2; allowed: 1"),
         (json.dumps(_changed(alone=[])), "alone"),
         (json.dumps(_changed(alone=[-1.0])), "alone[0]: found -1.0"),

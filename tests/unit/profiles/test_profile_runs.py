@@ -177,3 +177,12 @@ def test_all_cpus_leave_none_for_neighbours() -> None:
     cpus = ",".join(map(str, from_sysfs().allowed_cpus))
     completed = meshmark("profile", "--cpus", cpus, "--", "true")
     assert completed.returncode == 2 and "--cpus: found all CPUs" in completed.stderr
+
+
+def test_the_rates_of_this_machine_predict_the_time_here(profiled: Profiled, tmp_path: Path) -> None:
+    file = tmp_path / "rates.json"
+    profiled.meshmark("predict", "rates", "--out", str(file))
+    answer = json.loads(profiled.meshmark("predict", "machine", profiled.runs[0], "--on", str(file), "--json"))
+    assert answer["ratio"] == pytest.approx(1, rel=0.05), "all simulated kernels have the same rate on all machines"
+    table = profiled.meshmark("predict", "machine", profiled.runs[0], "--on", str(file))
+    assert "streams" in table and "predicted" in table

@@ -23,6 +23,16 @@ _UNIT: Final = {"load_bytes": 264, "store_bytes": 8, "line_read_bytes": 34 * LIN
 _UNITS: Final = 500  # units per call, which takes from 0.1 ms with a cache to a few ms with memory
 
 
+def chase(name: str, bytes_: int) -> KernelWork:
+    """Return the work of a process that loads all lines of its memory in random order, one by one.
+
+    Args:
+        name: Name of the process.
+        bytes_: Size of its memory in B.
+    """
+    return KernelWork(name=name, kernel="pointer_chase", volume_bytes=bytes_, unit=_UNIT, units=_UNITS)
+
+
 class Occupier(KernelProcess):
     """A process that fills its memory and then loads from it until `end`.
 
@@ -36,10 +46,7 @@ class Occupier(KernelProcess):
 
     def __init__(self, cpu: int, bytes_: int) -> None:
         self.loads = bytes_ // _UNIT_BYTES * _LOADS
-        name = "a process that occupies the cache"
-        super().__init__(
-            (cpu,), KernelWork(name=name, kernel="pointer_chase", volume_bytes=bytes_, unit=_UNIT, units=_UNITS)
-        )
+        super().__init__((cpu,), chase("a process that occupies the cache", bytes_))
 
     def settle(self) -> None:
         """Wait until the process has loaded its memory so often that a cache contains as much of it as it can."""

@@ -20,10 +20,12 @@ from meshmark.cli.place.setting_options import (
     TimeoutOption,
     end_if_interrupted,
 )
+from meshmark.cli.predict.profile import checked_cpus, processor_model
 from meshmark.errors import UsageError
 from meshmark.values.paths import run_folder
 
 if TYPE_CHECKING:
+    from meshmark.profiles.machines import MachineRates
     from meshmark.profiles.profile import ProgramProfile
 
 _BUDGET_S: Final = 600.0
@@ -91,6 +93,107 @@ def neighbours(
         run = resume or _new_session(known)
         _check(answer, known, names, run, bool(resume), more)
     _print(answer, as_json)
+
+
+@app.command("rates")
+def rates(
+    cpus: Annotated[
+        str,
+        typer.Option("--cpus", help="CPUs that run each kernel at once [one CPU]", show_default=False),
+    ] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="write the rates to this file", show_default=False)] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how fast load kernels are on this machine, for predictions of programs.
+
+    example: meshmark predict rates --out here.json
+    """
+    from dataclasses import asdict
+
+    from meshmark.store.files import write_json
+    from meshmark.views.terminal.experiments.profile import print_rates
+
+    answer = asdict(_rates_here(cpus))
+    if out is not None:
+        write_json(out, answer)
+    if as_json:
+        print(json.dumps(answer))
+    elif out is None:
+        print_rates(answer)
+
+
+def _rates_here(cpus: str) -> MachineRates:
+    from meshmark.machine.facts import host_id
+    from meshmark.machine.sources import from_sysfs
+    from meshmark.profiles.division import last_cache_bytes
+    from meshmark.profiles.rates import measure_rates
+
+    machine = from_sysfs()
+    chosen = checked_cpus("--cpus", cpus, machine) or machine.allowed_cpus[:1]
+    timer = ProgressTimer()
+
+    def report(number: int, total: int) -> None:
+        if timer.is_due():
+            say(f"measuring kernels: {number} of {total}")
+
+    return measure_rates(chosen, last_cache_bytes(machine, chosen[0]), host_id(), processor_model(), report)
+
+
+@app.command("machine")
+def machine(
+    profiles: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PROFILE…", help="files or runs of meshmark profile", show_default=False),
+    ] = None,
+    on: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--on",
+            help="file of meshmark predict rates from the other machine; may be repeated [measure this machine]",
+            show_default=False,
+        ),
+    ] = None,
+    cpus: Annotated[
+        str,
+        typer.Option(
+            "--cpus",
+            help="without --on: CPUs of the program on this machine [as many as in the profile]",
+            show_default=False,
+        ),
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Predict how long programs take on another machine, from their profiles and the rates of kernels there.
+
+    example: meshmark predict machine solver.json --on there.json
+    """
+    from meshmark.profiles.machines import to_json
+    from meshmark.profiles.rates import read_rates
+    from meshmark.views.terminal.experiments.profile import print_times
+
+    words = profiles or []
+    if not 1 <= len(words) <= _MOST:
+        raise UsageError(f"PROFILE: found {len(words)}; allowed: 1 to {_MOST}", "meshmark profile -- COMMAND makes one")
+    known = [_profile(word) for word in words]
+    machines = [read_rates(path) for path in on or ()] or [_rates_here(cpus or _same_number(known))]
+    answers = [to_json(profile, there) for profile in known for there in machines]
+    if as_json:
+        for answer in answers:
+            print(json.dumps(answer))
+    else:
+        print_times(answers)
+
+
+def _same_number(profiles: list[ProgramProfile]) -> str:
+    """Return as many allowed CPUs as the profiles have for the program."""
+    import os
+
+    counts = {len(profile.program_cpus) for profile in profiles}
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(counts) > 1 or max(counts) > len(allowed):
+        numbers = ", ".join(map(str, sorted(counts)))
+        raise UsageError(f"--cpus: found none, and profiles of programs with {numbers} CPUs; required: the CPUs to use")
+    return ",".join(map(str, allowed[: max(counts)]))
 
 
 def _profile(word: str) -> ProgramProfile:

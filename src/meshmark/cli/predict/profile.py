@@ -30,6 +30,7 @@ from meshmark.values.secrets import hide_words, mask_words
 
 if TYPE_CHECKING:
     from meshmark.experiments.rounds import Rounds
+    from meshmark.machine.topology import Topology
     from meshmark.profiles.profile import ProgramProfile
     from meshmark.profiles.responses import Response
     from meshmark.profiles.session import ProfilePlan
@@ -134,11 +135,13 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 def _plan(command: list[str], cpus: tuple[str, str], name: str, **more: Any) -> ProfilePlan:
     from meshmark.machine.sources import from_sysfs
     from meshmark.profiles.division import divide
-    from meshmark.profiles.pressure import pressures
+    from meshmark.profiles.pressure import other_probes, pressures
     from meshmark.profiles.session import ProfilePlan
     from meshmark.store.store import run_name
 
-    division = divide(from_sysfs(), _cpu_list("--cpus", cpus[0]), _cpu_list("--neighbours", cpus[1]))
+    machine = from_sysfs()
+    names = ("--cpus", "--neighbours")
+    division = divide(machine, *(checked_cpus(name, text, machine) for name, text in zip(names, cpus, strict=True)))
     if name and not name.isprintable():
         raise UsageError(f"--name: found '{quoted(name)}'; allowed: printable characters")
     return ProfilePlan(
@@ -146,6 +149,7 @@ def _plan(command: list[str], cpus: tuple[str, str], name: str, **more: Any) -> 
         name=(name or Path(command[0]).name)[:120],
         division=division,
         pressures=pressures(division),
+        probes=other_probes(division),
         margin=0.0,
         restore="",
         **more,
@@ -154,16 +158,21 @@ def _plan(command: list[str], cpus: tuple[str, str], name: str, **more: Any) -> 
     )
 
 
-def _cpu_list(option: str, text: str) -> tuple[int, ...]:
-    """Return the CPUs that an option names; empty if it is not set."""
-    from meshmark.machine.tree import MachineError, parse_list
+def checked_cpus(option: str, text: str, machine: Topology) -> tuple[int, ...]:
+    """Return the CPUs that an option names; empty if it is not set.
 
-    if not text:
-        return ()
+    Raises:
+        UsageError: The text is no list of CPUs, or this process may not use one of them.
+    """
+    from meshmark.machine.tree import MachineError, format_list, parse_list
+
     try:
-        return tuple(parse_list(text))
+        cpus = tuple(parse_list(text))
     except MachineError:
         raise UsageError(f"{option}: found '{quoted(text)}'; allowed: numbers and ranges, such as 0-3,8") from None
+    if wrong := sorted(set(cpus) - set(machine.allowed_cpus)):
+        raise UsageError(f"{option}: found CPU {wrong[0]}; allowed: {format_list(machine.allowed_cpus)}")
+    return cpus
 
 
 def _resumed(run: str, command: list[str]) -> tuple[ProfilePlan, Path]:
@@ -213,7 +222,7 @@ def _conducted(plan: ProfilePlan, folder: Path, resumed: bool) -> tuple[Rounds[P
             try:
                 if not resumed:
                     check_run(runner.run(0, ALONE, 0))  # warms up the program, and shows early that it cannot run
-                responses += measure(folder, plan.division, plan.pressures, report_response)
+                responses += measure(folder, plan.division, plan.pressures, plan.probes, report_response)
                 plan.budget_s = max(0.0, plan.budget_s - (time.monotonic() - start_s))
                 session = conduct(plan, folder, runner.run, report_run)
             finally:
@@ -225,12 +234,17 @@ def _result(session: Rounds[ProfilePlan], responses: list[Response]) -> ProgramP
     from importlib.metadata import version
 
     from meshmark.machine.facts import host_id
-    from meshmark.machine.processor import processor
-    from meshmark.machine.tree import FileTree
     from meshmark.profiles.session import made
 
-    model = str(processor(FileTree(Path("/"))).get("model") or "")
-    return made(session, responses, machine=host_id(), processor=model, build=version("meshmark"))
+    return made(session, responses, machine=host_id(), processor=processor_model(), build=version("meshmark"))
+
+
+def processor_model() -> str:
+    """Return the model of the processor; "" if it is unknown."""
+    from meshmark.machine.processor import processor
+    from meshmark.machine.tree import FileTree
+
+    return str(processor(FileTree(Path("/"))).get("model") or "")
 
 
 def _keep(

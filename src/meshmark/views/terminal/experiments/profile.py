@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -164,6 +165,14 @@ def prediction_notes(answer: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"off by {number(median(errors), 2)} percentage points in the median, by {number(max(errors), 2)} at most"
         )
+    lines += [
+        f"{one['program']} beside {one['neighbour']} was not measured: {one['reason']}"
+        for one in answer["predictions"]
+        if one["reason"]
+    ]
+    flags = {flag for one in answer["predictions"] for flag in one["measured_flags"]}
+    if flags:
+        lines.append(f"flags of the runs together: {', '.join(sorted(flags))}")
     if answer["flags"]:
         lines.append(f"flags of the profiles: {', '.join(answer['flags'])}")
     return lines
@@ -172,3 +181,58 @@ def prediction_notes(answer: Mapping[str, Any]) -> list[str]:
 def _bounds(one: Mapping[str, Any], prefix: str = "") -> str:
     low, high = one[f"{prefix}low"], one[f"{prefix}high"]
     return "–" if low is None else f"{ratio_text(low)} – {ratio_text(high)}"
+
+
+def print_times(answers: Sequence[Mapping[str, Any]]) -> None:
+    """Print the predicted times of programs on other machines.
+
+    Args:
+        answers: The objects that `--json` prints.
+    """
+    console = table_console()
+    rows = []
+    for one in answers:
+        here, there, low, high = (plain(one[name], one["unit"]) for name in ("there", "value", "low", "high"))
+        shares = sorted(one["shares"].items(), key=lambda item: -item[1])
+        parts = ", ".join(f"{percent(share)} {name}" for name, share in shares if share >= 0.05)
+        rows.append([one["program"], one["machine"], here, there, f"{low} – {high}", parts])
+    head = ["program", "machine", "on the machine\nof the profile", "predicted", "not excluded", "like"]
+    print_table(console, TextTable(head, rows, numbers=(2, 3, 4), folds=[5], spare=[5]))
+    for line in reversals(answers):
+        console.print(line, soft_wrap=True)
+
+
+def reversals(answers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return where the ranking of machines differs between programs, if the intervals of neither contain the other."""
+    ratios: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for one in answers:
+        ratios.setdefault(one["program"], {})[one["machine"]] = one
+    lines = []
+    programs = list(ratios)
+    for first, second in itertools.combinations(programs, 2):
+        for a, b in itertools.combinations(ratios[first].keys() & ratios[second].keys(), 2):
+            better = [_is_faster(ratios[program][a], ratios[program][b]) for program in (first, second)]
+            if set(better) == {True, False}:
+                fast = (a, b) if better[0] else (b, a)
+                lines.append(f"{first} is faster on {fast[0]}, {second} on {fast[1]}")
+    return lines
+
+
+def _is_faster(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool | None:
+    """Return whether the ratio of times on one machine is surely smaller; None if that is not clear."""
+    if one["ratio_high"] < other["ratio_low"]:
+        return True
+    return False if other["ratio_high"] < one["ratio_low"] else None
+
+
+def print_rates(answer: Mapping[str, Any]) -> None:
+    """Print the rates of load kernels.
+
+    Args:
+        answer: The object that `--json` prints.
+    """
+    rows = [
+        [one["kind"], size(one["footprint_bytes"]) if one["footprint_bytes"] else "–", plain(one["units_per_s"], "1/s")]
+        for one in answer["kernels"]
+    ]
+    print_table(table_console(), TextTable(["kernel", "memory", "units per second"], rows, numbers=(1, 2)))
