@@ -13,7 +13,7 @@ import booted
 import pytest
 from booted import ROOT
 
-pytestmark = [pytest.mark.guest, pytest.mark.slow]
+pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.timeout(1200)]  # the guest may take 900 s
 
 # CPUs 0 and 1 belong to node 0 of numa-2, CPUs 2 and 3 to node 1.
 MISPLACED: Final[dict[str, tuple[dict[str, Any], str, str]]] = {

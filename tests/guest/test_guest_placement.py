@@ -20,7 +20,7 @@ from booted import ROOT
 
 PROBE = Path(os.environ.get("MESHMARK_PROBE", ROOT / "build" / "release" / "bin" / "meshmark-probe"))
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.timeout(1200)]  # the guest may take 900 s
 
 # name: CPUs by node, nodes with memory, distances from the first node
 MACHINES: dict[str, dict[str, Any]] = {

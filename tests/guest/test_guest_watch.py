@@ -132,7 +132,7 @@ def test_memory_in_use_grows_on_its_node_and_goes_with_it(watched: Watched) -> N
         growth, freed = (b - a for a, b in ((before[n], while_held[n]), (after[n], while_held[n])))  # type: ignore[operator]
         if n == watched.far:
             # The kernel keeps some of the freed memory in lists of its CPUs, for the next request.
-            assert 0.95 * HELD < growth < 1.3 * HELD and freed > HELD / 2, (n, growth, freed)
+            assert 0.95 * HELD < growth < 1.3 * HELD and freed > HELD / 3, (n, growth, freed)
         else:
             assert abs(growth) < HELD / 2 and abs(freed) < HELD / 2, (n, growth, freed)
 

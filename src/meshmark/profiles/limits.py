@@ -21,7 +21,7 @@ COMPONENTS: Final = {
     "compute": "the core and its clock",
 }
 NOTHING: Final = "nothing that it shares with neighbours"
-UNKNOWN: Final = "not known, since its runs vary too much or are too few"
+UNKNOWN: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +53,23 @@ def limits(profile: ProgramProfile) -> list[Limit]:
         strongest = max(effects, key=lambda effect: effect.slowdown) if kind == "cache" else effects[-1]
         mean = mean_of({strongest.name: strongest.slowdowns})
         factor = mean if weaker is None else over(mean, weaker)
-        each_limit.append(Limit(kind, strongest, factor, _matters(factor, len(strongest.slowdowns))))
+        if len(strongest.slowdowns) < MIN_RUNS:
+            factor = GeometricMean(factor.value, None)  # an interval of two runs would be misread
+        each_limit.append(Limit(kind, strongest, factor, _matters(factor)))
         if weaker is None or mean.value > weaker.value:
             weaker = mean
     return sorted(each_limit, key=lambda limit: (limit.matters != "yes", -limit.factor.value))
 
 
-def _matters(factor: GeometricMean, rounds: int) -> Literal["yes", "no", "unknown"]:
+def _matters(factor: GeometricMean) -> Literal["yes", "no", "unknown"]:
     interval = factor.interval
-    if interval is None or rounds < MIN_RUNS or interval[0] <= 1 + MARGIN < interval[1]:
+    if interval is None or interval[0] <= 1 + MARGIN < interval[1]:
         return "unknown"
     return "yes" if interval[0] > 1 + MARGIN else "no"
 
 
 def limiting(profile: ProgramProfile) -> str:
-    """Return the component that limits a program most."""
+    """Return the component that limits a program most; `UNKNOWN` if the runs vary too much or are too few."""
     all_limits = limits(profile)
     if all_limits[0].matters == "yes":
         return COMPONENTS[all_limits[0].kind]

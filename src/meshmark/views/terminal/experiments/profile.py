@@ -31,7 +31,12 @@ def print_profile(answer: Mapping[str, Any]) -> None:
 
 def sentences(answer: Mapping[str, Any]) -> list[str]:
     """Return what limits the program with the evidence, and what it does to its neighbours."""
-    lines = [f"{answer['name']} is limited by {answer['limited_by']}"]
+    unknown = "the runs vary too much, or are too few, to tell what limits"
+    lines = [
+        f"{answer['name']} is limited by {answer['limited_by']}"
+        if answer["limited_by"]
+        else f"{unknown} {answer['name']}"
+    ]
     for limit in answer["limits"]:
         verdict = {"yes": "", "no": ": less than 5 %", "unknown": ": the runs vary too much to tell"}[limit["matters"]]
         effect = next(e for e in answer["effects"] if e["name"] == limit["pressure"])
@@ -112,7 +117,7 @@ def print_profiles(answers: Sequence[Mapping[str, Any]]) -> None:
         rows.append(
             [
                 answer["name"],
-                answer["limited_by"],
+                answer["limited_by"] or "not known",
                 _times(first).replace(" times as long", ""),
                 plain(taken["bytes_per_s"], "B/s", 3) if taken else "–",
                 size(taken["cache_bytes"]) if taken else "–",
