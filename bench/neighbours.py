@@ -125,6 +125,19 @@ def report(predictions: list[dict[str, Any]], programs: int) -> None:
             limits=(None, 8.0 if is_ours else None),
             notes=notes,
         )
+        add_row(
+            f"slowdown of programs beside each other, {label}: error, median",
+            "percentage points",
+            median(100 * abs((one["slowdown"] if is_ours else 1.0) - one["measured"]) for one in predictions),
+            notes=notes,
+        )
+    widths = [50 * (one["measured_high"] - one["measured_low"]) for one in predictions if one["measured_low"]]
+    add_row(
+        "slowdown of programs beside each other: half width of the measured interval, median",
+        "percentage points",
+        median(widths) if widths else float("nan"),
+        notes=notes,
+    )
     inside = [one["low"] <= one["measured"] <= one["high"] for one in predictions]
     add_row(
         "slowdown of programs beside each other: pairs whose predicted interval contains the measured median",

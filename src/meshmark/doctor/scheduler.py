@@ -19,7 +19,7 @@ from meshmark.doctor.finding import HostFinding, Judgement
 from meshmark.errors import MeshmarkError
 from meshmark.machine.topology import Topology
 from meshmark.place.other_work import OtherWork
-from meshmark.statistics.fairness import jain
+from meshmark.statistics.estimates import jain
 from meshmark.values.units import number, percent
 
 _MOST_CPUS: Final = 32  # the first allowed CPUs are tested, so that all processes start within a few seconds

@@ -1,4 +1,4 @@
-"""Robust estimates of location, deviation and correlation.
+"""Robust estimates of location, deviation and correlation, and the fairness of a distribution.
 
 Source:
     Scale: Huber, Ann. Math. Statist. 35 (1964), 73-101. Wrapping: Raymaekers, Rousseeuw, Technometrics 63 (2021),
@@ -7,6 +7,8 @@ Source:
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Final
 
 from meshmark.statistics.arrays import Array
@@ -18,6 +20,12 @@ _HUBER: Final = (2.0, 0.92054)
 _STEPS: Final = 3  # iterations towards Huber's scale
 _TRIM: Final = 0.3  # share of the values that is left out at each end
 _LEAST: Final = 1e-3  # least eigenvalue of a correlation
+
+
+def jain(values: Sequence[float]) -> float:
+    """Return (sum x)^2 / (n sum x^2), after Jain, Chiu, Hawe, DEC-TR-301 (1984); NaN without values above 0."""
+    squares = sum(v * v for v in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares > 0 else math.nan
 
 
 def location(values: Array) -> Array:

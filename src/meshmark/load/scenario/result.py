@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError
-from meshmark.statistics.fairness import jain
+from meshmark.statistics.estimates import jain
 from meshmark.statistics.verdicts import MARGIN, Word, alike, judge
 from meshmark.store.record import Metric
 

@@ -19,7 +19,7 @@ from meshmark.load.scenario.scenario import Scenario
 from meshmark.load.studies.outcome import CellRun, StudyCell
 from meshmark.load.studies.results import format_slowdown
 from meshmark.load.studies.study import Study, identity
-from meshmark.statistics.fairness import jain
+from meshmark.statistics.estimates import jain
 from meshmark.store.record import Scalar, median_interval
 
 TOGETHER: Final = "together"

@@ -11,7 +11,7 @@ from meshmark.load.studies.cells import Work, member
 from meshmark.load.studies.outcome import CellRun, StudyCell
 from meshmark.load.studies.results import StudyPoint, format_slowdown
 from meshmark.load.studies.study import Study, checked_work
-from meshmark.statistics.fairness import jain
+from meshmark.statistics.estimates import jain
 
 # Total by metric.
 _TOTALS: Final = {

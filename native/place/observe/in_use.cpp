@@ -1,4 +1,4 @@
-#include "place/run/in_use.hpp"
+#include "place/observe/in_use.hpp"
 
 #include <algorithm>
 #include <chrono>
