@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "place/observe/in_use.hpp"
 #include "place/policy/policy.hpp"
+#include "place/sample/in_use.hpp"
 
 namespace {
 

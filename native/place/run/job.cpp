@@ -1,5 +1,5 @@
 #include "place/run/job.hpp"
-#include "place/observe/in_use.hpp"
+#include "place/sample/in_use.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "base/options/options.hpp"
 #include "place/command.hpp"
-#include "place/observe/in_use.hpp"
+#include "place/sample/in_use.hpp"
 
 namespace mm::place::job {
 

@@ -1,4 +1,4 @@
-#include "place/observe/in_use.hpp"
+#include "place/sample/in_use.hpp"
 
 #include <algorithm>
 #include <chrono>
