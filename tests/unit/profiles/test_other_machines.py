@@ -88,9 +88,7 @@ def test_rates_are_interpolated_between_footprints_and_refused_beyond() -> None:
     rates = MachineRates(machine="there", processes=1, kernels=kernels)
     between = KernelRate(name="cache", kind="cache", footprint_bytes=2 * MIB, units_per_s=1.0)
     assert rates.rate(between) == pytest.approx(4e6)
-    with pytest.raises(
-        UsageError, match="kernels: found cache with 1048576 to 4194304 B; required by the profile"
-    ):
+    with pytest.raises(UsageError, match="kernels: found cache with 1048576 to 4194304 B; required by the profile"):
         rates.rate(dataclasses.replace(between, footprint_bytes=8 * MIB))
     with pytest.raises(UsageError, match="there: kernels: found no latency"):
         rates.rate(dataclasses.replace(between, kind="latency"))
