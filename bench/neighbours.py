@@ -21,26 +21,17 @@ from typing import Any, Final
 
 from results import add_row, bench_parser, recording
 
-from meshmark.applications.resources.kernel_process import KernelWork
+from meshmark.applications.resources.load_kernels import horner, pointer_chase, triad
 from meshmark.native import find_native
 
 ROOT: Final = Path(__file__).parents[1]
-TRIAD: Final = {
-    "flops": 128.0,
-    "load_bytes": 1024.0,
-    "store_bytes": 512.0,
-    "line_read_bytes": 1536.0,
-    "line_write_bytes": 512.0,
-}
-CHASE: Final = {"load_bytes": 264.0, "store_bytes": 8.0, "line_read_bytes": 2176.0, "line_write_bytes": 64.0}
-HORNER: Final = {"flops": 9504.0}
-KERNELS: Final = {  # name → kernel, memory in B, counts and number of units per call, calls
-    "horner": ("horner", 0, HORNER, 1000, 1200),
-    "triad 128 MiB": ("triad", 128 << 20, TRIAD, 128, 60_000),
-    "triad 4 MiB": ("triad", 4 << 20, TRIAD, 128, 200_000),
-    "chase 8 MiB": ("pointer_chase", 8 << 20, CHASE, 500, 500),
-    "chase 128 MiB": ("pointer_chase", 128 << 20, CHASE, 500, 250),
-}
+KERNELS: Final = (  # with the number of calls
+    (horner("horner"), 1200),
+    (triad("triad 128 MiB", 128 << 20), 60_000),
+    (triad("triad 4 MiB", 4 << 20), 200_000),
+    (pointer_chase("chase 8 MiB", 8 << 20), 500),
+    (pointer_chase("chase 128 MiB", 128 << 20), 250),
+)
 SQL: Final = " ".join(
     [
         "CREATE TABLE t(a INTEGER, b TEXT);",
@@ -75,12 +66,12 @@ def commands(folder: Path, chosen: list[str]) -> dict[str, list[str]]:
     (folder / "corpus").write_bytes((corpus * 4)[:24_000_000])
     load = str(find_native("meshmark-load", "MESHMARK_LOAD"))
     result: dict[str, list[str]] = {}
-    for name, (kernel, volume, unit, units, calls) in KERNELS.items():
-        program = KernelWork(name=name, kernel=kernel, volume_bytes=volume, unit=unit, units=units).program([0])
+    for work, calls in KERNELS:
+        program = work.program([0])
         program["variants"][0]["calls"] = calls
-        file = folder / f"{name.replace(' ', '_')}.json"
+        file = folder / f"{work.name.replace(' ', '_')}.json"
         file.write_text(json.dumps(program), encoding="utf-8")
-        result[name] = ["sh", "-c", f"'{load}' program '{file}' > /dev/null"]
+        result[work.name] = ["sh", "-c", f"'{load}' program '{file}' > /dev/null"]
     for name, (package, text) in PACKAGES.items():
         if shutil.which(package):
             result[name] = ["sh", "-c", f"cd '{folder}' && {text}"]

@@ -14,10 +14,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from meshmark.applications.resources.kernel_process import KernelProcess, KernelWork
+from meshmark.applications.resources.kernel_process import KernelProcess
+from meshmark.applications.resources.load_kernels import horner
 from meshmark.doctor.finding import HostFinding, Judgement
 from meshmark.errors import MeshmarkError
+from meshmark.machine.activity import process_stat
 from meshmark.machine.topology import Topology
+from meshmark.machine.tree import FileTree
 from meshmark.place.other_work import OtherWork
 from meshmark.statistics.estimates import jain
 from meshmark.values.units import number, percent
@@ -29,12 +32,11 @@ _OTHERS: Final = 0.05  # share of the CPUs beyond which other work prevents a ve
 _CROWDED: Final = 0.1  # share of samples with two threads on a CPU while another one is idle, beyond which it is wrong
 _MOVES: Final = 2.0  # moves per thread and second between CPUs of which none is idle, beyond which it is wrong
 _FAIR: Final = 0.9  # least fairness of CPU times
-_WORK: Final = KernelWork(name="a thread of the test", kernel="horner", unit={"flops": 9504.0}, units=1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What was sampled of busy threads.
+    """Samples of busy threads.
 
     Attributes:
         cpus: By sample, the CPU of every thread.
@@ -55,7 +57,7 @@ def _busy(count: int, cpus: Collection[int]) -> Iterator[list[int]]:
     with ExitStack() as stack:
         processes = []
         for _ in range(count):
-            processes.append(KernelProcess(cpus, _WORK))
+            processes.append(KernelProcess(cpus, horner("a thread of the test")))
             stack.callback(processes[-1].end)
         yield [process.pid for process in processes]
 
@@ -70,9 +72,12 @@ def _sampled(pids: Sequence[int]) -> Watched:
     return Watched(samples, used_s, time.monotonic() - begin_s, other_work.shares(sum(used_s)).others)
 
 
-def _stat(pid: int) -> list[str]:
-    """Return the fields of the state of a process, from the third on."""
-    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+def _stat(pid: int) -> tuple[str, ...]:
+    """Return the fields of the state of a process, from the third on; raise OSError if it has ended."""
+    stat = process_stat(FileTree(Path("/")), pid)
+    if stat is None:
+        raise OSError(f"process {pid}, which the test runs, has ended")
+    return stat.fields
 
 
 def _cpu(pid: int) -> int:

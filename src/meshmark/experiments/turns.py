@@ -25,7 +25,7 @@ _VERDICT_BYTES: Final = 1 << 16
 
 
 class Company:
-    """What runs beside a command; by itself nothing.
+    """Other processes that run beside a command. This class starts none.
 
     Attributes:
         cpu_s: CPU time that it used between `begin` and `end`, in s.

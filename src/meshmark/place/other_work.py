@@ -94,9 +94,21 @@ def _used() -> tuple[float, float, int]:
     The list of online CPUs cannot give this number, because a container's file system such as LXCFS may replace it.
     """
     text = Path("/proc/stat").read_text(encoding="ascii")
-    line = text.partition("\n")[0].split()
-    user, nice, system, _, _, irq, soft, steal = (int(word) / os.sysconf("SC_CLK_TCK") for word in line[1:9])
-    return user + nice + system + irq + soft, steal, len(re.findall(r"^cpu[0-9]", text, re.M))
+    used, stolen = _times(text.partition("\n")[0])
+    return used, stolen, len(re.findall(r"^cpu[0-9]", text, re.M))
+
+
+def used_s(cpus: Iterable[int]) -> float:
+    """Return the used time of some CPUs since the boot, in s."""
+    names = tuple(f"cpu{cpu} " for cpu in cpus)
+    lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
+    return math.fsum(_times(line)[0] for line in lines if line.startswith(names))
+
+
+def _times(line: str) -> tuple[float, float]:
+    """Return the used and the stolen time in a line of /proc/stat, in s."""
+    user, nice, system, _, _, irq, soft, steal = (int(word) / os.sysconf("SC_CLK_TCK") for word in line.split()[1:9])
+    return user + nice + system + irq + soft, steal
 
 
 class FlaggedRun(Protocol):

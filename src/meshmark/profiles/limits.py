@@ -78,10 +78,10 @@ def limiting(profile: ProgramProfile) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a program takes from its neighbours: the mixture of pressures that affects them as it does.
+    """The mixture of pressures that affects neighbours as a program does, and the resources that it takes from them.
 
     Attributes:
-        shares: Share of each pressure; that of `QUIET` is the time in which neighbours run as if they were alone.
+        shares: Share of each pressure. `QUIET` is the share of the time in which neighbours run as if they were alone.
         bytes_per_s: Bytes that this mixture transfers to and from memory per s.
         cache_bytes: Part of the shared cache that it fills, on average.
         misfit: Root mean square error of the explained speeds of the probes.

@@ -20,10 +20,10 @@ from statistics import median
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from meshmark.errors import UsageError
+from meshmark.profiles.mixture import Vector, fitted_shares
 from meshmark.profiles.profile import KernelRate, ProgramProfile
 from meshmark.statistics.verdicts import Interval
 from meshmark.values.inputs import LIST, Excerpt, Label
@@ -102,7 +102,7 @@ def predict_time(profile: ProgramProfile, there: MachineRates) -> PredictedTime:
     changes = np.array([kernel.units_per_s / there.rate(kernel) for kernel in kernels])
     slowed = np.array([[1 / profile.responses[k.name][e.name] for k in kernels] for e in profile.effects])
     measured = np.array([effect.slowdown for effect in profile.effects])
-    shares = _best_shares(slowed, measured)
+    shares = fitted_shares(slowed, measured)
     errors = slowed @ shares - measured
     low, high = _range(slowed, measured, _errors(profile), changes)
     spent = shares * changes
@@ -115,16 +115,7 @@ def predict_time(profile: ProgramProfile, there: MachineRates) -> PredictedTime:
     )
 
 
-def _best_shares(slowed: NDArray[np.float64], measured: NDArray[np.float64]) -> NDArray[np.float64]:
-    from scipy.optimize import nnls
-
-    weight = 1e3  # of the condition that the shares add up to 1
-    matrix = np.vstack([slowed, np.full(slowed.shape[1], weight)])
-    shares, _ = nnls(matrix, np.append(measured, weight))
-    return np.asarray(shares / shares.sum())
-
-
-def _errors(profile: ProgramProfile) -> NDArray[np.float64]:
+def _errors(profile: ProgramProfile) -> Vector:
     """Return the error of each slowdown: half of its interval, and the error of the slowdowns of kernels."""
     halves = []
     for effect in profile.effects:
@@ -134,10 +125,10 @@ def _errors(profile: ProgramProfile) -> NDArray[np.float64]:
 
 
 def _range(
-    slowed: NDArray[np.float64],
-    measured: NDArray[np.float64],
-    errors: NDArray[np.float64],
-    changes: NDArray[np.float64],
+    slowed: Vector,
+    measured: Vector,
+    errors: Vector,
+    changes: Vector,
 ) -> Interval:
     """Return the smallest and the largest change of the time among the shares that explain all slowdowns.
 
@@ -154,7 +145,7 @@ def _range(
     total = np.append(np.ones(count), 0.0)[None, :]
     a_ub, bounds = np.vstack([above, below]), [(0.0, 1.0)] * count
 
-    def least(costs: NDArray[np.float64], factors: tuple[float, float | None]) -> float:
+    def least(costs: Vector, factors: tuple[float, float | None]) -> float:
         solution = linprog(costs, a_ub, sides, total, [1.0], [*bounds, factors])
         assert solution.fun is not None, solution.message  # some factor always admits shares
         return float(solution.fun)

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-DRAWS: Final = 400
 _SUM_WEIGHT: Final = 1e3  # weight of the condition that the shares add up to 1
 QUIET: Final = ""  # share of the time in which neighbours run as if they were alone
 
@@ -38,15 +37,23 @@ def shares_of(
         responses: Speed of each probe beside each pressure.
         pressures: Names of the pressures that the mixture may contain.
     """
-    from scipy.optimize import nnls
-
     names = [*pressures, QUIET]
     rows = [[*(responses[probe][pressure] for pressure in pressures), 1.0] for probe in probes]
-    matrix = np.array([*rows, [_SUM_WEIGHT] * len(names)])
-    target = np.array([*probes.values(), _SUM_WEIGHT])
-    solution, _ = nnls(matrix, target)
-    total = float(solution.sum())
-    return {name: float(share) / total for name, share in zip(names, solution, strict=True)}
+    shares = fitted_shares(np.array(rows).reshape(-1, len(names)), np.array(list(probes.values())))
+    return {name: float(share) for name, share in zip(names, shares, strict=True)}
+
+
+def fitted_shares(parts: Vector, whole: Vector) -> Vector:
+    """Return the shares of parts that explain a whole best, at least 0 and with a sum of 1.
+
+    Args:
+        parts: What is observed of each part alone, shape (observations, parts).
+        whole: What is observed of the whole, shape (observations,).
+    """
+    from scipy.optimize import nnls
+
+    shares, _ = nnls(np.vstack([parts, np.full(parts.shape[1], _SUM_WEIGHT)]), np.append(whole, _SUM_WEIGHT))
+    return np.asarray(shares / shares.sum())
 
 
 def speed(shares: Mapping[str, float], speeds: Mapping[str, float]) -> float:

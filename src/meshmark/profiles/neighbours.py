@@ -8,6 +8,7 @@ probes. It does not contain effects of neighbours that no pressure has.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -74,29 +75,57 @@ def check_comparable(profiles: Sequence[ProgramProfile], names: Sequence[str]) -
             raise UsageError(f"{name}: effects: found no slowdowns that the program causes; at least one is required")
 
 
+@dataclass(frozen=True, slots=True)
+class NeighbourMixture:
+    """The mixture that replaces a neighbour, for any program beside it.
+
+    Attributes:
+        shares: See `mixture.shares_of`.
+        misfit: Root mean square error of the speeds of probes that the mixture explains.
+        draws: The shares from resampled rounds.
+    """
+
+    shares: Mapping[str, float]
+    misfit: float
+    draws: Sequence[Mapping[str, float]]
+
+
+def mixture_of(neighbour: ProgramProfile, seed: int = 1) -> NeighbourMixture:
+    """Return the mixture that replaces a program as a neighbour.
+
+    Args:
+        neighbour: Its profile.
+        seed: Seed of the resampling.
+    """
+    pressures, probes, responses = list(neighbour.speeds), neighbour.probes, neighbour.responses
+    shares = shares_of(probes, responses, pressures)
+    caused = {effect.name: effect.caused for effect in neighbour.effects if effect.name in probes}
+    rng = np.random.default_rng(seed)
+    draws = []
+    for _ in range(_DRAWS):
+        drawn = {name: 1 / _resampled(factors, rng) for name, factors in caused.items()}
+        draws.append(shares_of(drawn, responses, pressures))
+    return NeighbourMixture(shares, misfit(probes, responses, shares), draws)
+
+
 def predict(
-    program: ProgramProfile, neighbour: ProgramProfile, names: tuple[str, str], seed: int = 1
+    program: ProgramProfile, mixture: NeighbourMixture, names: tuple[str, str], seed: int = 2
 ) -> PredictedSlowdown:
     """Predict the slowdown of a program beside another.
 
     Args:
         program: Profile of the program.
-        neighbour: Profile of the other program, comparable with the first.
+        mixture: What replaces the other program, whose profile is comparable with the first.
         names: Their names.
-        seed: Seed of the resampling.
+        seed: Seed of the resampling, another one than that of the mixture.
     """
-    pressures = list(program.speeds)
-    shares = shares_of(neighbour.probes, neighbour.responses, pressures)
-    error = misfit(neighbour.probes, neighbour.responses, shares)
+    shares, error = mixture.shares, mixture.misfit
     value = speed(shares, program.speeds)
     rng = np.random.default_rng(seed)
     draws = []
-    for _ in range(_DRAWS):
-        probes = {
-            e.name: 1 / _resampled(e.caused, rng) for e in neighbour.effects if e.caused and e.name in neighbour.probes
-        }
-        speeds = {e.name: 1 / _resampled(e.slowdowns, rng) for e in program.effects}
-        draws.append(speed(shares_of(probes, neighbour.responses, pressures), speeds))
+    for drawn in mixture.draws:
+        speeds = {effect.name: 1 / _resampled(effect.slowdowns, rng) for effect in program.effects}
+        draws.append(speed(drawn, speeds))
     scatter = float(np.std(draws))
     half = _NORMAL * float(np.hypot(scatter, error))
     low, high = max(value - half, 1e-3), value + half
@@ -135,11 +164,10 @@ def predict_all(profiles: Sequence[ProgramProfile], names: Sequence[str]) -> dic
         profiles: Comparable profiles, at least two.
         names: Their names.
     """
+    mixtures = [mixture_of(profile) for profile in profiles]
     by_index = {
-        (i, j): predict(profiles[i], profiles[j], (names[i], names[j]))
-        for i in range(len(profiles))
-        for j in range(len(profiles))
-        if i != j
+        (i, j): predict(profiles[i], mixtures[j], (names[i], names[j]))
+        for i, j in itertools.permutations(range(len(profiles)), 2)
     }
     answer: dict[str, Any] = {
         "type": "prediction",

@@ -23,7 +23,7 @@ from statistics import fmean
 from typing import Final, Literal
 
 from meshmark.applications.resources.kernel_process import KernelProcess, KernelWork
-from meshmark.applications.resources.occupier import chase
+from meshmark.applications.resources.load_kernels import comparison_sort, horner, pointer_chase, triad
 from meshmark.profiles.division import CpuDivision
 from meshmark.values.units import NBSP, percent, size
 
@@ -35,35 +35,13 @@ _PARTS: Final = (0.25, 0.5, 1.0)  # of the shared cache
 _MEMORY_BYTES: Final = 1 << 26  # smallest footprint of a pressure on memory
 _MOST_BYTES: Final = 1 << 30
 _TIMES: Final = 4  # footprint of a pressure on memory as a multiple of the last-level cache
-_ELEMENTS: Final = 64  # per unit of triad, see native/workloads/kernels/stream.cpp
-_LINES: Final = 512.0  # bytes of an array in a unit
-_TRIAD: Final = {
-    "flops": 2.0 * _ELEMENTS,
-    "load_bytes": 2 * _LINES,
-    "store_bytes": _LINES,
-    "line_read_bytes": 3 * _LINES,
-    "line_write_bytes": _LINES,
-}
-_TRIAD_UNITS: Final = 128  # per call, 0.26 MB
-TRIAD_BYTES: Final = 4 * _LINES  # that a unit reads and writes
-_HORNER: Final = {"flops": 4 * 24 * (2 * 48 + 3.0)}  # see native/workloads/kernels/compute.cpp
-_HORNER_UNITS: Final = 1000
-_SORT: Final = {  # see native/workloads/kernels/integer.cpp
-    "int_ops": 1711.0,
-    "load_bytes": 16384.0,
-    "store_bytes": 16384.0,
-    "line_read_bytes": 4096.0,
-    "line_write_bytes": 2048.0,
-}
-_SORT_UNITS: Final = 200
-_SORT_BYTES: Final = 16 << 10
 _SETTLED_LAPS: Final = 2  # passes over its memory after which a neighbour is in its usual state
 _SETTLING_S: Final = 2.0  # time limit of these passes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourPressure:
-    """What each neighbour of a program does.
+    """A load kernel that each neighbour of a program runs, with its memory and its rate.
 
     Attributes:
         name: Its name: `compute`, `cache 8 MiB`, `memory`, `memory 50 %`, `integer`, `latency 16 MiB`.
@@ -90,22 +68,13 @@ class NeighbourPressure:
             full_rate: Units per s of one neighbour at full speed, for a pressure with a lower rate.
         """
         if self.kind == "compute":
-            return KernelWork(name=self.name, kernel="horner", unit=_HORNER, units=_HORNER_UNITS)
+            return horner(self.name)
         if self.kind == "integer":
-            return KernelWork(
-                name=self.name, kernel="comparison_sort", volume_bytes=_SORT_BYTES, unit=_SORT, units=_SORT_UNITS
-            )
+            return comparison_sort(self.name)
+        bytes_each = self.footprint_bytes // neighbours
         if self.kind == "latency":
-            return chase(self.name, self.footprint_bytes // neighbours)
-        calls_per_s = 0.0 if self.is_probe else self.share * full_rate / _TRIAD_UNITS
-        return KernelWork(
-            name=self.name,
-            kernel="triad",
-            volume_bytes=self.footprint_bytes // neighbours,
-            unit=_TRIAD,
-            units=_TRIAD_UNITS,
-            calls_per_s=calls_per_s,
-        )
+            return pointer_chase(self.name, bytes_each)
+        return triad(self.name, bytes_each, 0.0 if self.is_probe else self.share * full_rate)
 
 
 def pressures(division: CpuDivision) -> list[NeighbourPressure]:
@@ -116,8 +85,7 @@ def pressures(division: CpuDivision) -> list[NeighbourPressure]:
         sizes.append(division.private_bytes // 2 * count)
     if division.shared_bytes > division.first_bytes:
         sizes += [round(part * division.shared_bytes) + division.private_bytes * count for part in _PARTS]
-    memory_bytes = min(max(_TIMES * division.last_bytes, _MEMORY_BYTES), _MOST_BYTES)
-    memory_bytes = max(memory_bytes, 2 * division.last_bytes) + division.private_bytes * count
+    memory_bytes = max(_beyond_caches(division), 2 * division.last_bytes) + division.private_bytes * count
     to_memory = NeighbourPressure(name=MEMORY, kind=MEMORY, footprint_bytes=memory_bytes)
     return [
         NeighbourPressure(name="compute", kind="compute"),
@@ -130,6 +98,11 @@ def pressures(division: CpuDivision) -> list[NeighbourPressure]:
     ]
 
 
+def _beyond_caches(division: CpuDivision) -> int:
+    """Return a footprint in B that the last-level cache cannot hold, unless it is extremely large."""
+    return min(max(_TIMES * division.last_bytes, _MEMORY_BYTES), _MOST_BYTES)
+
+
 def _plain(text: str) -> str:
     return text.replace(NBSP, " ")
 
@@ -138,7 +111,7 @@ def other_probes(division: CpuDivision) -> list[NeighbourPressure]:
     """Return probes that are no pressures: integer arithmetic with branches, and chains of loads."""
     count = len(division.neighbours)
     sizes = [division.shared_bytes // 2] if division.shared_bytes > division.first_bytes else []
-    sizes.append(min(max(_TIMES * division.last_bytes, _MEMORY_BYTES), _MOST_BYTES))
+    sizes.append(_beyond_caches(division))
     return [
         NeighbourPressure(name="integer", kind="integer"),
         *(

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from meshmark.errors import UsageError
+from meshmark.experiments.rating_session import unique
 from meshmark.profiles.files import read_object
-from meshmark.profiles.pressure import MEMORY, Kind
+from meshmark.profiles.pressure import Kind
 from meshmark.statistics.geometric import MIN_RUNS, mean_of
 from meshmark.statistics.verdicts import Interval
 from meshmark.values.inputs import LIST, Excerpt, Label, checked, quoted_value
@@ -31,7 +32,7 @@ def interval_of(factors: Sequence[float]) -> Interval | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PressureEffect(Excerpt):
-    """What a pressure and the program do to each other.
+    """The slowdowns that a pressure and the program cause to each other.
 
     Attributes:
         name, kind, footprint_bytes: See `pressure.NeighbourPressure`.
@@ -124,10 +125,6 @@ class ProgramProfile(Excerpt):
     started: str = ""
     build: str = ""
 
-    def effect(self, name: str) -> PressureEffect | None:
-        """Return the effect of a pressure; None if it was not measured."""
-        return next((effect for effect in self.effects if effect.name == name), None)
-
     @property
     def speeds(self) -> dict[str, float]:
         """Return the speed of the program beside each pressure, relative to its speed alone."""
@@ -137,11 +134,6 @@ class ProgramProfile(Excerpt):
     def probes(self) -> dict[str, float]:
         """Return the speed of each probe beside the program, relative to its speed alone."""
         return {e.name: 1 / median(e.caused) for e in self.effects if e.caused and e.name in self.responses}
-
-    @property
-    def strongest(self) -> PressureEffect | None:
-        """Return the effect of the strongest pressure on memory; None if it was not measured."""
-        return self.effect(MEMORY)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints and a file contains."""
@@ -179,6 +171,4 @@ def read_profile(path: Path) -> ProgramProfile:
 
 def names_of(profiles: Sequence[ProgramProfile]) -> list[str]:
     """Return the names of profiles, each with a number if it occurred before."""
-    from meshmark.experiments.rating_session import unique
-
     return unique([profile.name for profile in profiles])

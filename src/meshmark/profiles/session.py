@@ -16,6 +16,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from meshmark import process
+from meshmark.applications.resources.load_kernels import TRIAD_BYTES
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.experiments.experiment import ExperimentRun
 from meshmark.experiments.rounds import Rounds, RoundsPlan
@@ -24,7 +25,7 @@ from meshmark.experiments.turns import Company
 from meshmark.machine.tree import format_list
 from meshmark.place.other_work import result_flags
 from meshmark.profiles.division import CpuDivision
-from meshmark.profiles.pressure import ALONE, TRIAD_BYTES, NeighbourPressure, RunningPressure, running
+from meshmark.profiles.pressure import ALONE, NeighbourPressure, RunningPressure, running
 from meshmark.profiles.profile import KernelRate, PressureEffect, ProgramProfile, interval_of
 from meshmark.profiles.responses import Response, full_rate, measured_rate
 from meshmark.store.files import write_json
@@ -62,8 +63,7 @@ class ProfilePlan(RoundsPlan):
     @property
     def settings(self) -> dict[str, Setting]:
         """Return the placement on the CPUs of the program, which is the same beside all pressures."""
-        options = ("--bind", f"list={format_list(self.division.program)}", "--memory", "default", "--pages", "default")
-        return {label: Setting(label, options=options) for label in self.labels}
+        return bound(self.labels, self.division.program)
 
     def save(self, folder: Path) -> None:
         """Write the plan into the folder of the profile."""
@@ -87,6 +87,12 @@ class ProfilePlan(RoundsPlan):
             return ProfilePlan(**content, division=CpuDivision(**division), pressures=pressures, probes=probes)
 
         return load_plan(folder / PLAN, parse, "a profile", "meshmark profile -- COMMAND starts one")
+
+
+def bound(labels: Sequence[str], cpus: Sequence[int]) -> dict[str, Setting]:
+    """Return settings that all place the program on the same CPUs, with the usual memory policy and page size."""
+    options = ("--bind", f"list={format_list(tuple(cpus))}", "--memory", "default", "--pages", "default")
+    return {label: Setting(label, options=options) for label in labels}
 
 
 class Solitary(Company):
@@ -163,7 +169,7 @@ def check_run(run: ExperimentRun) -> None:
         )
 
 
-def made(
+def profile_of(
     session: Rounds[ProfilePlan], responses: Sequence[Response], machine: str, processor: str, build: str
 ) -> ProgramProfile:
     """Return the profile that the runs so far give.

@@ -6,7 +6,6 @@ The neighbour runs over and over, on the CPUs that pressures have in a profile, 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +21,10 @@ from meshmark.experiments.trial import last_line, printable, tail
 from meshmark.experiments.turns import Company
 from meshmark.machine.tree import format_list
 from meshmark.place.native import find_place
-from meshmark.place.other_work import result_flags
+from meshmark.place.other_work import result_flags, used_s
 from meshmark.profiles.pressure import ALONE
 from meshmark.profiles.profile import interval_of
-from meshmark.profiles.session import Solitary, slowdowns
+from meshmark.profiles.session import Solitary, bound, slowdowns
 from meshmark.store.files import open_private, write_json
 from meshmark.store.session import load_plan
 from meshmark.values.secrets import reveal_words
@@ -57,8 +56,7 @@ class TogetherPlan(RoundsPlan):
     @property
     def settings(self) -> dict[str, Setting]:
         """Return the placement of the program, which is the same beside all neighbours."""
-        options = ("--bind", f"list={format_list(self.program_cpus)}", "--memory", "default", "--pages", "default")
-        return {label: Setting(label, options=options) for label in self.labels}
+        return bound(self.labels, self.program_cpus)
 
     def save(self, folder: Path) -> None:
         """Write the plan into the folder of the session."""
@@ -84,22 +82,16 @@ class _OnCpus(Solitary):
 
     def __init__(self, cpus: Sequence[int]) -> None:
         super().__init__()
-        self._names = tuple(f"cpu{cpu} " for cpu in cpus)
+        self._cpus = cpus
         self._start_s = 0.0
 
     def begin(self) -> None:
         super().begin()
-        self._start_s = self._used_s()
+        self._start_s = used_s(self._cpus)
 
     def end(self) -> str:
-        self.cpu_s = self._used_s() - self._start_s
+        self.cpu_s = used_s(self._cpus) - self._start_s
         return super().end()
-
-    def _used_s(self) -> float:
-        lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
-        ticks = [line.split() for line in lines if line.startswith(self._names)]
-        # user, nice, system, irq, softirq
-        return sum(int(words[i]) for words in ticks for i in (1, 2, 3, 6, 7)) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass

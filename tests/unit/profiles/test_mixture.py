@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshmark.errors import UsageError
 from meshmark.profiles.mixture import QUIET, misfit, shares_of, speed
-from meshmark.profiles.neighbours import best_pairs, check_comparable, predict, predict_all
+from meshmark.profiles.neighbours import best_pairs, check_comparable, mixture_of, predict, predict_all
 from support.made_profile import KINDS, MIXTURES, NOISE, RESPONSES, SPEEDS, made_profile
 
 PRESSURES = list(KINDS)
@@ -42,19 +42,21 @@ def test_no_pressures_leave_a_program_alone() -> None:
 def test_programs_that_are_mixtures_are_predicted_exactly(one: str, other: str) -> None:
     """Each program is slowed as its speeds say by the mixture of the other, which the prediction does not know."""
     true = 1 / speed(MIXTURES[other], SPEEDS[one])
-    without_noise = predict(made_profile(one, [1.0] * 3), made_profile(other, [1.0] * 3), (one, other))
+    without_noise = predict(made_profile(one, [1.0] * 3), mixture_of(made_profile(other, [1.0] * 3)), (one, other))
     assert without_noise.value == pytest.approx(true, rel=0.03)  # different mixtures explain three probes
-    predicted = predict(made_profile(one), made_profile(other), (one, other))
+    predicted = predict(made_profile(one), mixture_of(made_profile(other)), (one, other))
     assert predicted.interval[0] - 0.03 <= true <= predicted.interval[1] + 0.03
 
 
 def test_the_interval_grows_with_the_scatter_and_with_unexplained_probes() -> None:
     noisy = [1 + 20 * (n - 1) for n in NOISE]
-    calm, wild = (predict(made_profile("stream", n), made_profile("solver", n), ("a", "b")) for n in (NOISE, noisy))
+    calm, wild = (
+        predict(made_profile("stream", n), mixture_of(made_profile("solver", n)), ("a", "b")) for n in (NOISE, noisy)
+    )
     assert wild.interval[1] - wild.interval[0] > 3 * (calm.interval[1] - calm.interval[0])
     strange = made_profile("solver")
     effects = [e if e.kind != "cache" else _with(e, caused=(0.8,) * 5) for e in strange.effects]  # faster than alone
-    odd = predict(made_profile("stream"), _with(strange, effects=tuple(effects)), ("a", "b"))
+    odd = predict(made_profile("stream"), mixture_of(_with(strange, effects=tuple(effects))), ("a", "b"))
     assert odd.misfit > 0.1 and odd.interval[1] - odd.interval[0] > 0.2
 
 

@@ -63,12 +63,12 @@ class Profiled:
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
     folder = tmp_path_factory.mktemp("profiled")
-    made = MadePressures(folder / "made", SPEEDS)
-    result = Profiled(environment(made, folder / "data"), folder / "data", {})
+    pressures = MadePressures(folder / "made", SPEEDS)
+    result = Profiled(environment(pressures, folder / "data"), folder / "data", {})
     for name in ("streams", "computes"):
         out = folder / f"{name}.json"
         arguments = ("profile", "--rounds", "3", *FIGURE, "--name", name, "--json", "--out", str(out))
-        result.answers[name] = json.loads(result.meshmark(*arguments, "--", *made.command(name)))
+        result.answers[name] = json.loads(result.meshmark(*arguments, "--", *pressures.command(name)))
         assert json.loads(out.read_text(encoding="utf-8")) == result.answers[name]
     return result
 

@@ -31,7 +31,7 @@ _LONGEST_S: Final = 1e5  # a process with a pace has its calls in this time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelWork:
-    """What a process runs.
+    """A load kernel with its memory and its rate.
 
     Attributes:
         name: Its name in the program.

@@ -10,27 +10,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from meshmark.applications.resources.kernel_process import LINE_BYTES, KernelProcess, KernelWork
+from meshmark.applications.resources.kernel_process import KernelProcess
+from meshmark.applications.resources.load_kernels import CHASE, CHASE_LOADS, CHASE_UNIT_BYTES, pointer_chase
 
 SMALLEST: Final = 64 << 10  # memory of an occupier, in B
 _WINDOWS: Final = 4  # number of windows that a time per load needs
 _LAPS: Final = 2  # passes over all lines, after which the cache contains as many of them as it can
 _LONGEST_S: Final = 2.0  # time limit of these passes
-# A unit of the kernel, see native/workloads/kernels/irregular.cpp.
-_LOADS: Final = 32
-_UNIT_BYTES: Final = _LOADS * LINE_BYTES + 16
-_UNIT: Final = {"load_bytes": 264, "store_bytes": 8, "line_read_bytes": 34 * LINE_BYTES, "line_write_bytes": LINE_BYTES}
-_UNITS: Final = 500  # units per call, which takes from 0.1 ms with a cache to a few ms with memory
-
-
-def chase(name: str, bytes_: int) -> KernelWork:
-    """Return the work of a process that loads all lines of its memory in random order, one by one.
-
-    Args:
-        name: Name of the process.
-        bytes_: Size of its memory in B.
-    """
-    return KernelWork(name=name, kernel="pointer_chase", volume_bytes=bytes_, unit=_UNIT, units=_UNITS)
 
 
 class Occupier(KernelProcess):
@@ -45,8 +31,8 @@ class Occupier(KernelProcess):
     """
 
     def __init__(self, cpu: int, bytes_: int) -> None:
-        self.loads = bytes_ // _UNIT_BYTES * _LOADS
-        super().__init__((cpu,), chase("a process that occupies the cache", bytes_))
+        self.loads = bytes_ // CHASE_UNIT_BYTES * CHASE_LOADS
+        super().__init__((cpu,), pointer_chase("a process that occupies the cache", bytes_))
 
     def settle(self) -> None:
         """Wait until the process has loaded its memory so often that a cache contains as much of it as it can."""
@@ -68,4 +54,4 @@ class Occupier(KernelProcess):
 
 def _loads_of(windows: Sequence[dict[str, Any]]) -> float:
     lines = sum(w.get("line_read_bytes", 0.0) for w in windows)
-    return float(lines / _UNIT["line_read_bytes"] * _LOADS)
+    return float(lines / CHASE["line_read_bytes"] * CHASE_LOADS)

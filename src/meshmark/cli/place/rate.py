@@ -25,6 +25,7 @@ from meshmark.cli.place.setting_options import (
     TimeoutOption,
     complete_setting,
     end_if_interrupted,
+    split_at_dashes,
 )
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.values.paths import default_store, run_folder
@@ -98,7 +99,7 @@ def rate(
     kernels.csv -- ./a.out; meshmark rate kernels.csv
     """
     threshold = share("--margin", margin)
-    settings, command = _split(words or [])
+    settings, command = split_at_dashes(words or [])
     _check_words(settings, bool(command or resume), name, add_to)
     if not command and not resume:
         _print(_rated_file(Path(settings[0]), by, value, better, threshold), as_json)
@@ -148,15 +149,6 @@ def _check_words(settings: list[str], with_command: bool, name: str, add_to: Pat
         from meshmark.experiments.rating_file import check_columns
 
         check_columns(add_to)
-
-
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the words before `--` and those after it, which the parser of options has joined."""
-    after = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
-    count = len(words) - len(after)
-    if count < 0 or words[count:] != after:
-        raise UsageError("COMMAND: found '--' as the value of an option; allowed: before the command")
-    return words[:count], after
 
 
 def _plan(settings: list[str], command: list[str], name: str, **more: Any) -> RatingPlan:

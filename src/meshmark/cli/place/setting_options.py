@@ -12,6 +12,7 @@ from meshmark.cli.completion import beginning, policies
 from meshmark.cli.console import say
 from meshmark.cli.options import time_option
 from meshmark.cli.process import ended
+from meshmark.errors import UsageError
 
 _EVERY_S: Final = 10.0  # time between lines of progress without a terminal
 _EVERY_ON_TERMINAL_S: Final = 1.0
@@ -103,6 +104,19 @@ def end_if_interrupted(stopped: str, verb: str, run: str) -> None:
         text, status = ended()
         say(f"meshmark: {text}; resume with meshmark {verb} --resume {run}")
         raise SystemExit(status)
+
+
+def split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words before `--` and those after it, which the parser of options has joined.
+
+    Raises:
+        UsageError: The value of an option is `--`.
+    """
+    after = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
+    count = len(words) - len(after)
+    if count < 0 or words[count:] != after:
+        raise UsageError("COMMAND: found '--' as the value of an option; allowed: before the command")
+    return words[:count], after
 
 
 def complete_setting(incomplete: str) -> list[tuple[str, str]]:

@@ -246,12 +246,12 @@ def _check(
     more: dict[str, Any],
 ) -> None:
     """Run every program alone and beside the others, and add what was measured to the answer."""
-    from meshmark.profiles.together import TogetherPlan, add_measured
+    from meshmark.profiles.together import PLAN, TogetherPlan, add_measured
 
     for number, (profile, name) in enumerate(zip(profiles, names, strict=True)):
         others = {n: shlex.split(one.command) for n, one in zip(names, profiles, strict=True) if n != name}
         folder = run_folder(run) / str(number)
-        if resumed and (folder / "together.json").exists():
+        if resumed and (folder / PLAN).exists():
             plan = TogetherPlan.load(folder)
         else:
             plan = TogetherPlan(

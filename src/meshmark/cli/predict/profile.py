@@ -23,6 +23,7 @@ from meshmark.cli.place.setting_options import (
     SeedOption,
     TimeoutOption,
     end_if_interrupted,
+    split_at_dashes,
 )
 from meshmark.errors import UsageError, quoted
 from meshmark.values.paths import default_store, run_folder
@@ -90,7 +91,7 @@ def profile(
 
     example: meshmark profile -- ./a.out; meshmark profile --name solver --out solver.json -- ./solver mesh.dat
     """
-    files, command = _split(words or [])
+    files, command = split_at_dashes(words or [])
     if files:
         if command:
             raise UsageError(
@@ -121,15 +122,6 @@ def profile(
     result = _result(session, responses)
     _keep(result, session, folder, None if no_store else store or default_store(), out)
     _print([result], as_json)
-
-
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the words before `--` and those after it."""
-    after = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
-    count = len(words) - len(after)
-    if count < 0 or words[count:] != after:
-        raise UsageError("COMMAND: found '--' as the value of an option; allowed: before the command")
-    return words[:count], after
 
 
 def _plan(command: list[str], cpus: tuple[str, str], name: str, **more: Any) -> ProfilePlan:
@@ -234,9 +226,9 @@ def _result(session: Rounds[ProfilePlan], responses: list[Response]) -> ProgramP
     from importlib.metadata import version
 
     from meshmark.machine.facts import host_id
-    from meshmark.profiles.session import made
+    from meshmark.profiles.session import profile_of
 
-    return made(session, responses, machine=host_id(), processor=processor_model(), build=version("meshmark"))
+    return profile_of(session, responses, machine=host_id(), processor=processor_model(), build=version("meshmark"))
 
 
 def processor_model() -> str:
